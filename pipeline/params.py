@@ -65,8 +65,8 @@ class Params:
         """The entries of a section that maps names to settings, e.g. the known tasks."""
         return list(self._node([section]))
 
-    def entry(self, section: str, name: str, kind: type[T]) -> T:
-        """One named entry of a section, e.g. `tasks.digits`, as the dataclass (or union of them) `kind`.
+    def entry(self, section: str, name: str, kind: Any) -> Any:
+        """One named entry of a section, e.g. `tasks.digits`, as the dataclass `kind` (or one of a tagged union).
 
         Raises:
             ParamsError: there is no such entry (the nearest one is named), or it is not valid.
@@ -88,7 +88,7 @@ class Params:
             node = node[key]
         return node
 
-    def _read(self, keys: list[str], kind: type[T]) -> T:
+    def _read(self, keys: list[str], kind: Any) -> Any:
         node = self._node(keys)
         try:
             return TypeAdapter(kind).validate_json(json.dumps(node))
@@ -96,7 +96,7 @@ class Params:
             lines = [self._explain(keys, detail, kind) for detail in error.errors()]
             raise ParamsError("\n".join(lines)) from error
 
-    def _explain(self, keys: list[str], detail: ErrorDetails, kind: type) -> str:
+    def _explain(self, keys: list[str], detail: ErrorDetails, kind: Any) -> str:
         """One of pydantic's findings as `file:line: key: what is wrong`."""
         *above, key = path = self._path(keys, detail["loc"])
         at, dotted = self._at(path), ".".join(str(step) for step in path)

@@ -1,0 +1,22 @@
+"""Every task by the `kind` that params.yaml names. A new task is one module here and one name in `TaskSettings`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pipeline.params import Params
+from pipeline.tasks.bit_xor import BitXor
+from pipeline.tasks.digits import Digits
+
+TaskSettings = BitXor | Digits
+
+
+def task_settings(params: Params, name: str) -> TaskSettings:
+    """The checked settings of the task `name`, ready to `load()`.
+
+    Raises:
+        ParamsError: params.yaml has no such task, or its entry is not valid.
+    """
+    return params.entry("tasks", name, Annotated[TaskSettings, Field(discriminator="kind")])

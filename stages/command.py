@@ -1,0 +1,45 @@
+"""What the stages' commands share: options that change no number, and one clear message in place of a traceback."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec
+
+import click
+
+from pipeline.errors import PermafrostError
+
+P = ParamSpec("P")
+
+PARAMS = Path("params.yaml")
+
+task_option = click.option("--task", required=True, help="A name under `tasks` in params.yaml.")
+backbone_option = click.option("--backbone", required=True, help="A name under `backbones` in params.yaml.")
+device_option = click.option(
+    "--device", default="auto", show_default=True, envvar="PERMAFROST_DEVICE", help="auto, cpu, cuda or cuda:N."
+)
+work_option = click.option(
+    "--work",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".permafrost",
+    show_default=True,
+    envvar="PERMAFROST_WORK",
+    help="Folder for unfinished work; what is finished there survives a crash.",
+)
+
+
+def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Print what the user can mend as a message, with exit code 1; any other exception keeps its traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except PermafrostError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(1)
+
+    return wrapped
