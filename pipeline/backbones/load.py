@@ -1,0 +1,59 @@
+"""A backbone from its entry in params.yaml: the weights found, checked and read into a frozen `Transformer`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pipeline.backbones.families import spec_of, tensors_of
+from pipeline.backbones.init import draw_weights
+from pipeline.backbones.settings import BackboneSettings, RandomSource
+from pipeline.backbones.transformer import Spec, Transformer
+from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
+from pipeline.identity import identity_hash
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A backbone that was found but not yet read. `weights` identifies every number in it."""
+
+    settings: BackboneSettings
+    config: dict[str, Any]
+    spec: Spec
+    weights: dict[str, Any]
+
+    def load(self) -> Transformer:
+        """The network in float32, in eval mode, with nothing to train.
+
+        Raises:
+            PermafrostError: the weights cannot be read or do not fit the architecture.
+        """
+        with torch.device("meta"):
+            model = Transformer(self.spec)
+        if isinstance(self.settings, RandomSource):
+            model = model.to_empty(device="cpu")
+            draw_weights(model, self.settings.seed, self.settings.std, self.settings.scale_residual)
+        else:
+            state = tensors_of(self.config, read_state(locate(self.settings)), self.spec)
+            model.load_state_dict({name: tensor.float().contiguous() for name, tensor in state.items()}, assign=True)
+        return model.eval().requires_grad_(False)
+
+
+def find_backbone(settings: BackboneSettings) -> Backbone:
+    """Find a backbone's folder, read its architecture and check its weights' digest, without loading them.
+
+    Raises:
+        PermafrostError: the folder, the config or the weights are missing, unknown, or not the ones named.
+    """
+    source = settings.like if isinstance(settings, RandomSource) else settings
+    folder = locate(source)
+    config = read_config(folder)
+    weights: dict[str, Any]
+    if isinstance(settings, RandomSource):
+        law = {"seed": settings.seed, "std": settings.std, "scale_residual": settings.scale_residual}
+        weights = {"drawn": law, "config_sha256": identity_hash(config)}
+    else:
+        weights = {"sha256": check_sha256(folder, source.sha256), "config_sha256": identity_hash(config)}
+    return Backbone(settings, config, spec_of(config), weights)

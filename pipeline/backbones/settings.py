@@ -1,0 +1,71 @@
+"""Where a backbone's weights come from: the entries under `backbones` in params.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from pipeline.params import STRICT, Params
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True, config=STRICT)
+class PackageSource:
+    """Weights inside an installed Python package: no download, no hub."""
+
+    source: Literal["package"]
+    package: str
+    folder: str
+    sha256: Sha256 | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class PathSource:
+    """A local folder with config.json and weights, as `save_pretrained` writes it."""
+
+    source: Literal["path"]
+    path: str
+    sha256: Sha256 | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class HubSource:
+    """A Hugging Face id at a fixed revision, downloaded on use."""
+
+    source: Literal["hub"]
+    id: str
+    revision: str
+    sha256: Sha256 | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class RandomSource:
+    """The architecture of `like` with weights drawn anew.
+
+    The law is written out because transformers changed its own between versions: weights and positions N(0, std),
+    biases 0, norms 1 and 0; with `scale_residual` the two projections into the residual stream are divided by
+    √(2 × layers), as GPT-2's paper describes and as transformers does since 4.7.
+    `like` is a whole entry and not a name (in YAML an anchor: `like: *minilm`), so that DVC sees it change.
+    """
+
+    source: Literal["random"]
+    like: Annotated[PackageSource | PathSource | HubSource, Field(discriminator="source")]
+    seed: int
+    std: Annotated[float, Field(gt=0)] = 0.02
+    scale_residual: bool = False
+
+
+PretrainedSource = PackageSource | PathSource | HubSource
+BackboneSettings = PretrainedSource | RandomSource
+
+
+def backbone_settings(params: Params, name: str) -> BackboneSettings:
+    """The checked entry of the backbone `name`.
+
+    Raises:
+        ParamsError: params.yaml has no such backbone, or its entry is not valid.
+    """
+    return params.entry("backbones", name, Annotated[BackboneSettings, Field(discriminator="source")])
