@@ -6,11 +6,14 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
 from pipeline.errors import PermafrostError
+
+if TYPE_CHECKING:
+    from pipeline.params import Params
 
 P = ParamSpec("P")
 
@@ -43,3 +46,13 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
             sys.exit(1)
 
     return wrapped
+
+
+def feature_names(params: Params, task: str, backbone: str) -> dict[str, Any]:
+    """What params.yaml says of a feature store: the part of its identity that its readers can check."""
+    return {
+        "task": task,
+        "backbone": backbone,
+        "backbone_settings": params.plain("backbones", backbone),
+        "settings": params.plain("cache"),
+    }

@@ -1,0 +1,58 @@
+"""What a stage cost, by the clock and by count; kept apart from results, which must not depend on a clock."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pipeline.identity import write_json
+
+
+@dataclass(frozen=True)
+class CostRecord:
+    """The cost of one stage for one artifact.
+
+    `seconds` is the work itself, without interpreter start and imports; `seconds_per_epoch` is one more pass over the
+    training examples once everything is set up, and None where the stage has no epochs; `flops` is counted, not
+    measured; `peak_bytes` is the process's largest resident memory.
+    """
+
+    stage: str
+    key: str
+    seconds: float
+    flops: int
+    peak_bytes: int
+    device: str
+    examples: int
+    seconds_per_epoch: float | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write `folder/<stage>-<key>.json`."""
+        write_json(folder / f"{self.stage}-{self.key}.json", asdict(self))
+
+
+class Clock:
+    """Seconds since it was made, or since `measuring` was entered."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Add the time of the block to `seconds`, also when it raises."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+def peak_memory_bytes() -> int:
+    """The largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,34 @@
+"""The section `cache` of params.yaml: everything about extraction that can change a stored number."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from pipeline.features.dtypes import StorageDtype
+from pipeline.params import STRICT
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class CacheSettings:
+    """How hidden states are computed and stored.
+
+    The adapter is drawn from `adapter_seed` with orthogonal weights times `adapter_gain`. `layers` are block numbers
+    (0: the embeddings) or `final`. `batch_tokens` and `threads` are here because they change low bits. `tolerance` is
+    the largest relative error against float32 that the sample may show.
+    """
+
+    adapter_seed: int
+    adapter_gain: Annotated[float, Field(gt=0)]
+    layers: Annotated[tuple[Annotated[int, Field(ge=0)] | Literal["final"], ...], Field(min_length=1)]
+    compute_dtype: Literal["bfloat16", "float32"]
+    storage_dtype: StorageDtype
+    batch_tokens: Positive
+    threads: Positive
+    shard_bytes: Positive
+    chunk_bytes: Positive
+    tolerance: Annotated[float, Field(gt=0)]

@@ -1,0 +1,59 @@
+"""`python -m pipeline.features inspect|verify PATH`: look at a feature store, or hold it against its manifest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from pipeline.errors import PermafrostError
+from pipeline.features.store import open_features
+from pipeline.features.verify import problems
+
+store_path = click.argument("path", type=click.Path(path_type=Path))
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    """Group of the commands below."""
+
+
+@main.command()
+@store_path
+def inspect(path: Path) -> None:
+    """Say what the store holds and what it was made from."""
+    store = open_features(path)
+    rows, readout, layers, width = store.shape
+    identity, counts = store.manifest["identity"], store.manifest["counts"]
+    click.echo(f"{path}: task {identity['task']}, backbone {identity['backbone']}")
+    click.echo(f"  features  {rows} rows × {readout} readout × {layers} layers × {width} wide, {store.dtype}")
+    click.echo(f"  layers    {', '.join(store.layers)}")
+    splits = ", ".join(f"{count} {name}" for name, count in counts["examples"].items())
+    click.echo(f"  examples  {splits}; {counts['unique']} distinct inputs")
+    for layer, error in store.manifest["fidelity"]["relative_error"].items():
+        click.echo(f"  fidelity  layer {layer}: relative error {error:.2e} against float32")
+    click.echo(f"  made on   {store.manifest['device']}")
+    click.echo(f"  identity  {store.manifest['identity_sha256']}")
+
+
+@main.command()
+@store_path
+def verify(path: Path) -> None:
+    """Check every file's digest; exit with 1 and name what is missing or damaged."""
+    store = open_features(path)
+    found = problems(store)
+    for line in found:
+        click.echo(line)
+    if found:
+        click.echo(f"to mend: dvc repro -f -s cache@{path.name} (shards that are sound are not computed again)")
+        sys.exit(1)
+    click.echo(f"{path} is sound: {len(store.manifest['files'])} files match their digests")
+
+
+if __name__ == "__main__":
+    try:
+        main(standalone_mode=True)
+    except PermafrostError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)

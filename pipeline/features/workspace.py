@@ -1,0 +1,103 @@
+"""Unfinished work that survives a crash: kept outside DVC's outputs, which DVC deletes before a stage runs.
+
+A workspace belongs to one artifact and one identity: `<work>/<artifact>/<identity hash>/`. A shard is done when its
+marker `done/<shard>.json` exists and the shard's file still has the digest that the marker names. Markers are written
+after the shard. Publishing links the files into place, so that the work is there for a rerun and costs no disk twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from pipeline.errors import PermafrostError
+from pipeline.identity import file_sha256, write_json
+
+
+class WorkspaceBusy(PermafrostError):
+    """Another process is writing the same artifact."""
+
+
+class Workspace:
+    """The work folder of one artifact, held by one process at a time.
+
+    Use as a context manager: it takes an exclusive lock, which the kernel releases however the process ends.
+    """
+
+    def __init__(self, root: Path, identity_sha256: str) -> None:
+        """`root` is the artifact's folder for work; within it each identity has a folder of its own."""
+        self.root = root
+        self.folder = root / identity_sha256[:16]
+        self.store = self.folder / "store"
+        self._lock = FileLock(root / "lock", blocking=False)
+
+    def __enter__(self) -> Workspace:
+        """Lock and sweep away what a killed writer left.
+
+        Raises:
+            WorkspaceBusy: the lock is held.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire()
+        except Timeout as error:
+            raise WorkspaceBusy(
+                f"another process is writing {self.root}",
+                mend="wait for it (a killed `dvc` leaves its child running: see `ps`), then run again",
+            ) from error
+        for partial in self.root.rglob("*.partial"):
+            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the lock; the work stays."""
+        self._lock.release()
+
+    def discard(self) -> None:
+        """Throw away this identity's work, finished or not."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def mark_done(self, shard: int, file: str, **facts: Any) -> None:
+        """Record that a shard is whole; `facts` (its seconds, say) are kept beside its digest."""
+        write_json(self._marker(shard), {"sha256": file_sha256(self.store / file), **facts})
+
+    def done(self, shard: int, file: str) -> dict[str, Any] | None:
+        """What `mark_done` recorded, or None when the shard must be computed (again)."""
+        try:
+            marker = json.loads(self._marker(shard).read_bytes())
+            return marker if marker["sha256"] == file_sha256(self.store / file) else None
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+
+    def publish(self, destination: Path) -> None:
+        """Put the finished store, its manifest included, at `destination` in one rename, replacing what is there."""
+        partial = destination.with_name(destination.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(self.store, partial, copy_function=_link_or_copy)
+        shutil.rmtree(destination, ignore_errors=True)
+        partial.rename(destination)
+
+    def prune(self) -> None:
+        """Remove this artifact's work for other identities."""
+        for folder in self.root.iterdir():
+            if folder.is_dir() and folder != self.folder:
+                shutil.rmtree(folder)
+
+    def _marker(self, shard: int) -> Path:
+        return self.folder / "done" / f"{shard}.json"
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)

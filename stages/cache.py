@@ -1,0 +1,49 @@
+"""cache: run the frozen backbone once over a task and keep its hidden states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stages.command import (
+    PARAMS,
+    backbone_option,
+    device_option,
+    feature_names,
+    reports_errors,
+    task_option,
+    work_option,
+)
+
+
+@click.command()
+@task_option
+@backbone_option
+@device_option
+@work_option
+@click.option("--fresh", is_flag=True, envvar="PERMAFROST_FRESH", help="Compute anew what was already computed.")
+@reports_errors
+def main(task: str, backbone: str, device: str, work: Path, fresh: bool) -> None:
+    """Write data/features/TASK-BACKBONE: hidden states of the frozen backbone, in Zarr."""
+    from pipeline.backbones.load import find_backbone
+    from pipeline.backbones.settings import backbone_settings
+    from pipeline.device import pick_device
+    from pipeline.extraction.engine import extract, plan_extraction
+    from pipeline.extraction.settings import CacheSettings
+    from pipeline.params import Params
+    from pipeline.tasks.tokens import open_tokens
+
+    params = Params(PARAMS)
+    plan = plan_extraction(
+        open_tokens(Path("data/tokens") / task),
+        find_backbone(backbone_settings(params, backbone)),
+        params.section("cache", CacheSettings),
+        feature_names(params, task, backbone),
+    )
+    cost = extract(plan, Path("data/features") / f"{task}-{backbone}", work, pick_device(device), fresh)
+    cost.write(Path("data/cost"))
+
+
+if __name__ == "__main__":
+    main()
