@@ -25,12 +25,10 @@ def main(task: str, backbone: str) -> None:
     key = f"{task}-{backbone}"
     settings = params.section("probe", ProbeSettings)
     store = open_features(Path("data/features") / key, expect=feature_names(params, task, backbone))
-    result = run_probe(store, settings, key)
-    write_json(Path("metrics/probe") / f"{key}.json", result.metrics)
-    result.cost.write(Path("data/cost"))
-    click.echo(
-        f"probe {key}: test accuracy {result.metrics['test_accuracy']:.3f} at penalty {result.metrics['penalty']}"
-    )
+    metrics, cost = run_probe(store, settings, key)
+    write_json(Path("metrics/probe") / f"{key}.json", metrics)
+    cost.write(Path("data/cost"))
+    click.echo(f"probe {key}: test accuracy {metrics['test_accuracy']:.3f}, penalty {metrics['penalty']}")
 
 
 if __name__ == "__main__":

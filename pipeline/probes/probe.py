@@ -71,7 +71,7 @@ def run_probe(store: FeatureStore, settings: ProbeSettings, key: str) -> tuple[d
         stage="probe",
         key=key,
         seconds=clock.seconds,
-        flops=epochs * logistic_epoch_flops(*train.x.shape, classes),
+        flops=epochs * logistic_epoch_flops(len(train.x), train.x.shape[1], classes),
         peak_bytes=peak_memory_bytes(),
         device="cpu",
         examples=len(train.labels),

@@ -1,0 +1,73 @@
+"""The comparison as a table: columns once, written as Markdown, CSV and, for the report, HTML cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+from pipeline.comparison.join import Row
+
+METHODS = {"probe": "probe on cached features", "finetune": "full FPT fine-tune"}
+
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "task": lambda row: row.task,
+    "backbone": lambda row: row.backbone,
+    "method": lambda row: METHODS[row.method],
+    "test accuracy": lambda row: f"{row.accuracy:.3f}" + (" ▼" if row.below_floor else ""),
+    "95 % interval": lambda row: f"{row.low:.3f}–{row.high:.3f}",
+    "best floor": lambda row: f"{row.best_floor[1]:.3f} ({row.best_floor[0]})",
+    "linear on raw inputs": lambda row: _optional(row.floors.get("linear model on raw inputs"), "{:.3f}"),
+    "trained parameters": lambda row: f"{row.trained_parameters:,}",
+    "seconds in all": lambda row: f"{row.seconds:,.1f}",
+    "FLOPs in all": lambda row: f"{row.flops:.2e}",
+    "ms per epoch after the first": lambda row: f"{1000 * row.seconds_per_epoch:,.1f}",
+    "break-even, FPT epochs": lambda row: _optional(row.break_even_epochs, "{:.2f}"),
+}
+
+
+def _optional(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
+
+
+def cells(rows: list[Row]) -> list[list[str]]:
+    """The table's body, formatted."""
+    return [[column(row) for column in COLUMNS.values()] for row in rows]
+
+
+def markdown(rows: list[Row]) -> str:
+    """A Markdown table; ▼ marks an accuracy below a trivial predictor's."""
+    lines = [list(COLUMNS), ["---"] * len(COLUMNS), *cells(rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def csv_text(rows: list[Row]) -> str:
+    """Every field of every row, unrounded, for spreadsheets and scripts."""
+    fields = [*_plain(rows[0])]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_plain(row) for row in rows)
+    return out.getvalue()
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    floors = {"best_floor": row.best_floor[1], "best_floor_name": row.best_floor[0], "below_floor": row.below_floor}
+    return {name: value for name, value in vars(row).items() if name != "floors"} | floors
+
+
+def reproducible(rows: list[Row]) -> dict[str, Any]:
+    """What `metrics/compare.json` holds: task → backbone → method → numbers that no clock has touched."""
+    tree: dict[str, Any] = {}
+    for row in rows:
+        kept = {
+            "accuracy": row.accuracy,
+            "best_floor": row.best_floor[1],
+            "trained_parameters": row.trained_parameters,
+            "epochs": row.epochs,
+            "flops": row.flops,
+            "flops_per_epoch": row.flops_per_epoch,
+        }
+        tree.setdefault(row.task, {}).setdefault(row.backbone, {})[row.method] = kept
+    return tree

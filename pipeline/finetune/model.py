@@ -1,0 +1,80 @@
+"""The Frozen Pretrained Transformer: a trained input and output layer around a backbone of which little trains.
+
+Source: arXiv 2103.05247, section 2.2, and `FPT` in the official code. Deviations: only the position rows that the
+task uses are parameters (the official code makes all of the table trainable, where unused rows never move); the head
+is applied to the readout tokens alone, so that the last block computes only those.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pipeline.backbones.init import linear_adapter, linear_head
+from pipeline.backbones.transformer import Transformer
+from pipeline.finetune.settings import FinetuneSettings, Group
+from pipeline.tasks.tokens import Tokens
+
+
+class FrozenPretrainedTransformer(nn.Module):
+    """Inputs to class scores at the readout tokens."""
+
+    def __init__(self, tokens: Tokens, backbone: Transformer, settings: FinetuneSettings) -> None:
+        """Put adapter and head, drawn from the seed, around `backbone`, and mark what trains."""
+        super().__init__()
+        width = backbone.spec.width
+        self.adapter = linear_adapter(tokens.features, width, settings.adapter_gain, settings.seed)
+        self.backbone = backbone
+        self.backbone.position = nn.Parameter(backbone.position[: tokens.length].clone())
+        self.head = linear_head(width, tokens.classes, settings.seed)
+        self.readout = tokens.readout
+        self.input_dropout = settings.input_dropout
+        self.frozen_dropout = settings.frozen_dropout
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(group_of(name) in settings.trainable)
+
+    def forward(self, inputs: Float[Tensor, "batch token feature"]) -> Float[Tensor, "batch readout class"]:
+        """Class scores at the last `readout` tokens."""
+        x = F.dropout(self.adapter(inputs), self.input_dropout, self.training)
+        return self.head(self.backbone(x, self.readout))
+
+    def train(self, mode: bool = True) -> FrozenPretrainedTransformer:
+        """Training mode for what trains; the frozen body follows only when `frozen_dropout` says so."""
+        super().train(mode)
+        if not self.frozen_dropout:
+            self.backbone.eval()
+        return self
+
+
+def group_of(name: str) -> Group | None:
+    """The group that a parameter belongs to by its name; None for attention, feed-forward and token type."""
+    if name.startswith("adapter."):
+        return "input"
+    if name.startswith("head."):
+        return "output"
+    if name == "backbone.position":
+        return "positions"
+    return "layernorm" if "norm" in name else None
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that train, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def count_by_group(model: nn.Module) -> dict[str, int]:
+    """How many numbers train in each group."""
+    counts: dict[str, int] = {}
+    for name, parameter in trained(model).items():
+        group = group_of(name) or "frozen"
+        counts[group] = counts.get(group, 0) + parameter.numel()
+    return counts
+
+
+def cast_frozen(model: nn.Module, dtype: torch.dtype) -> None:
+    """Hold the frozen matrices and their biases in `dtype`; what trains keeps its float32."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and not module.weight.requires_grad:
+            module.to(dtype)

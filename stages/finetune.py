@@ -1,0 +1,52 @@
+"""finetune: train the full FPT, whose every hidden state changes, so that nothing can be cached."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import click
+
+from stages.command import PARAMS, backbone_option, device_option, reports_errors, task_option
+
+
+@click.command()
+@task_option
+@backbone_option
+@device_option
+@reports_errors
+def main(task: str, backbone: str, device: str) -> None:
+    """Write metrics/finetune/TASK-BACKBONE.json, its learning curve, and the trained parameters."""
+    from safetensors.torch import save_file
+
+    from pipeline.backbones.load import find_backbone
+    from pipeline.backbones.settings import backbone_settings
+    from pipeline.device import pick_device
+    from pipeline.finetune.loop import finetune
+    from pipeline.finetune.settings import FinetuneSettings
+    from pipeline.identity import write_json
+    from pipeline.params import Params
+    from pipeline.tasks.tokens import open_tokens
+
+    params = Params(PARAMS)
+    key = f"{task}-{backbone}"
+    settings = params.section("finetune", FinetuneSettings)
+    network = find_backbone(backbone_settings(params, backbone))
+    result = finetune(open_tokens(Path("data/tokens") / task), network, settings, pick_device(device), key)
+
+    weights, curve = Path("data/finetuned") / f"{key}.safetensors", Path("metrics/curves") / f"{key}.csv"
+    for path in (weights, curve):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(result.parameters, weights)
+    with curve.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, result.curve[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(result.curve)
+    write_json(Path("metrics/finetune") / f"{key}.json", result.metrics)
+    result.cost.write(Path("data/cost"))
+    groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
+    click.echo(f"finetune {key}: test accuracy {result.metrics['test_accuracy']:.3f}; trained {groups}")
+
+
+if __name__ == "__main__":
+    main()
