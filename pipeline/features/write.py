@@ -66,6 +66,7 @@ def write_shard(path: Path, layout: Layout, shard: int, values: Float32[np.ndarr
     if values.shape != (len(rows), *layout.shape[1:]):
         raise ValueError(f"shard {shard} has shape {(len(rows), *layout.shape[1:])}, got {values.shape}")
     stored = encode(values, layout.dtype, list(layout.layers), rows.start)
+    (path / layout.file_of(shard)).unlink(missing_ok=True)  # zarr would read a damaged one before writing over it
     with zarr.config.set(WRITER):
         array = zarr.open_array(path / "features", mode="r+")
         array[rows.start : rows.stop] = stored

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import errno
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+
+from pipeline.backbones.init import linear_adapter
+from pipeline.errors import PermafrostError
+from pipeline.extraction import engine
+from pipeline.extraction.engine import extract, plan_extraction
+from pipeline.extraction.fidelity import FidelityError
+from pipeline.extraction.forward import Reader
+from pipeline.extraction.plan import batches, distinct_rows
+from pipeline.features import open_features
+from pipeline.features.layout import plan_layout
+from pipeline.features.workspace import WorkspaceBusy
+from pipeline.identity import file_digests
+from pipeline.tasks.tokens import open_tokens
+from tests.tiny import backbone, cache_settings
+
+CPU = torch.device("cpu")
+NAMES = {"task": "xor", "backbone": "tiny"}
+
+
+@pytest.fixture
+def run(tiny_tokens, tiny_bert, tmp_path):
+    """Extract the tiny task; gives the published store's path."""
+
+    def extraction(name="xor-tiny", fresh=False, **changes):
+        plan = plan_extraction(open_tokens(tiny_tokens), backbone(tiny_bert), cache_settings(**changes), NAMES)
+        extract(plan, tmp_path / "features" / name, tmp_path / "work", CPU, fresh)
+        return tmp_path / "features" / name
+
+    return extraction
+
+
+def everything(path):
+    return file_digests(path) | {"manifest.json": (path / "manifest.json").read_bytes()}
+
+
+def test_features_are_the_hidden_states_of_each_example(run, tiny_tokens, tiny_bert):
+    store = open_features(run())
+    tokens, network = open_tokens(tiny_tokens), backbone(tiny_bert).load()
+    adapter = linear_adapter(1, 32, gain=1.41, seed=0)
+    for split in ("train", "validation", "test"):
+        inputs = tokens.normalise(np.asarray(tokens.splits[split].inputs[:]))
+        with torch.no_grad():
+            for example, values in enumerate(inputs):
+                hidden = network.embed(adapter(torch.from_numpy(values)[None]))
+                for block in network.blocks:
+                    hidden = block(hidden)
+                found = store.read(split, rows=[example])[0, :, 0]
+                np.testing.assert_allclose(found, hidden[0, -3:], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(store.labels(split), tokens.splits[split].read_labels())
+
+
+def test_several_layers_stand_under_their_names(run):
+    every = open_features(run("a", layers=(0, 1, 2, "final")))
+    assert every.layers == ["0", "1", "2", "final"]
+    values = every.read("train")
+    np.testing.assert_array_equal(values[:, :, 2], values[:, :, 3])  # BERT: the last block ends in the last norm
+    np.testing.assert_allclose(values[:, :, 3], open_features(run("b")).read("train")[:, :, 0], rtol=1e-5, atol=1e-6)
+    first = open_features(run("c", layers=(0, 1))).read("train")
+    np.testing.assert_allclose(first, values[:, :, :2], rtol=1e-5, atol=1e-6)
+
+
+def test_batch_size_does_not_change_features_beyond_rounding(run):
+    one = open_features(run("a", batch_tokens=1)).read("train")
+    many = open_features(run("b", batch_tokens=10_000)).read("train")
+    np.testing.assert_allclose(one, many, rtol=1e-4, atol=1e-5)
+
+
+def test_two_runs_give_the_same_bytes(run):
+    assert everything(run("a")) == everything(run("b"))
+
+
+def test_a_run_that_was_cut_off_gives_the_same_bytes_and_repeats_no_shard(run, monkeypatch):
+    whole = everything(run("whole"))
+    computed: list[int] = []
+    compute = engine._compute_shard
+
+    def stops_at_third(*args):
+        if len(computed) == 2:
+            raise KeyboardInterrupt
+        computed.append(args[3])
+        compute(*args)
+
+    monkeypatch.setattr(engine, "_compute_shard", stops_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        run("cut")
+    monkeypatch.setattr(engine, "_compute_shard", lambda *args: (computed.append(args[3]), compute(*args)))
+    path = run("cut")
+    assert sorted(computed) == list(range(len(computed)))
+    assert len(computed) >= 4
+    assert everything(path) == whole
+
+
+def test_a_damaged_shard_in_the_work_folder_is_computed_again_alone(run, tmp_path, monkeypatch):
+    whole = everything(run())
+    shutil.rmtree(tmp_path / "features")
+    shard = next((tmp_path / "work").rglob("features/c/1/0/0/0"))
+    shard.write_bytes(shard.read_bytes()[:-3])
+    computed: list[int] = []
+    compute = engine._compute_shard
+    monkeypatch.setattr(engine, "_compute_shard", lambda *args: (computed.append(args[3]), compute(*args)))
+    assert everything(run()) == whole
+    assert computed == [1]
+    run(fresh=True)
+    assert len(computed) > 2
+
+
+def test_what_a_killed_writer_left_is_not_published(run, tmp_path):
+    whole = everything(run())
+    stray = next((tmp_path / "work").rglob("store")) / "features/c/0/0/0.abc.partial"
+    stray.parent.mkdir(exist_ok=True, parents=True)
+    stray.write_text("half")
+    assert everything(run()) == whole
+
+
+def test_other_settings_are_other_work_and_old_work_is_pruned(run, tmp_path):
+    run(adapter_seed=0)
+    run(adapter_seed=1)
+    folders = [path for path in (tmp_path / "work" / "cache" / "xor-tiny").iterdir() if path.is_dir()]
+    assert len(folders) == 1
+
+
+def test_a_second_writer_is_refused(run, tmp_path):
+    root = tmp_path / "work" / "cache" / "xor-tiny"
+    root.mkdir(parents=True)
+    with FileLock(root / "lock"), pytest.raises(WorkspaceBusy, match=r"another process is writing"):
+        run()
+
+
+def test_a_full_disk_says_so_and_keeps_what_is_done(run, monkeypatch):
+    write, calls = engine.write_shard, []
+
+    def disk_fills_up(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*args)
+
+    monkeypatch.setattr(engine, "write_shard", disk_fills_up)
+    with pytest.raises(PermafrostError, match=r"disk is full: shard 2 of \d+[\s\S]*finished shards are kept"):
+        run()
+    monkeypatch.setattr(engine, "write_shard", lambda *args: (calls.append(args), write(*args)))
+    open_features(run())
+    assert [args[2] for args in calls[:3]] == [0, 1, 1]
+
+
+def test_a_hidden_state_that_is_not_finite_stops_the_run(run, monkeypatch):
+    read = Reader.read
+    monkeypatch.setattr(Reader, "read", lambda self, x: read(self, x) * torch.tensor(float("nan")))
+    with pytest.raises(PermafrostError, match=r"row 0, layer final: the hidden state is nan"):
+        run()
+
+
+def test_an_error_above_the_tolerance_stops_the_run_before_publishing(run, tmp_path):
+    with pytest.raises(FidelityError, match=r"layer final: relative error .* is above 1.00e-06"):
+        run(compute_dtype="bfloat16", tolerance=1e-6)
+    assert not (tmp_path / "features" / "xor-tiny").exists()
+
+
+def test_fidelity_is_exact_in_float32_and_small_in_bfloat16(run):
+    exact = open_features(run("a")).manifest["fidelity"]
+    assert exact["relative_error"]["final"] < 1e-6
+    half = open_features(run("b", compute_dtype="bfloat16")).manifest["fidelity"]
+    assert 1e-4 < half["relative_error"]["final"] < 0.03
+
+
+def test_a_layer_that_does_not_exist_or_is_named_twice_is_refused(run):
+    with pytest.raises(PermafrostError, match=r"asks for layer 3, the backbone has 2"):
+        run(layers=(3,))
+    with pytest.raises(PermafrostError, match=r"names a layer twice: 1, 1"):
+        run(layers=(1, 1))
+
+
+def test_inputs_longer_than_the_positions_are_refused_before_anything_runs(tiny_bert, tmp_path):
+    from tests.tiny import write_xor
+
+    tokens = open_tokens(write_xor(tmp_path / "long", bits=3))
+    found = backbone(tiny_bert)
+    object.__setattr__(found.spec, "positions", 5)
+    with pytest.raises(PermafrostError, match=r"long has 6 tokens, the backbone has 5 positions"):
+        plan_extraction(tokens, found, cache_settings(), NAMES)
+
+
+def test_equal_inputs_are_one_row():
+    inputs = {"train": np.array([[1, 2], [3, 4], [1, 2]]), "test": np.array([[3, 4], [5, 6]])}
+    origins, rows = distinct_rows(inputs)
+    assert origins == [("train", 0), ("train", 1), ("test", 1)]
+    assert rows["train"].tolist() == [0, 1, 0]
+    assert rows["test"].tolist() == [1, 2]
+
+
+def test_batches_cover_a_shard_in_order_within_the_budget():
+    layout = plan_layout(10, 1, ("final",), 4, "float32", 7 * 16, 16)
+    assert batches(layout, 0, tokens=5, batch_tokens=15) == [range(0, 3), range(3, 6), range(6, 7)]
+    assert batches(layout, 1, tokens=5, batch_tokens=1) == [range(7, 8), range(8, 9), range(9, 10)]

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.backbones.settings import RandomSource, backbone_settings
+from pipeline.extraction.settings import CacheSettings
+from pipeline.finetune.settings import FinetuneSettings
+from pipeline.params import Params, ParamsError
+from pipeline.probes.settings import ProbeSettings
+from pipeline.tasks.registry import task_settings
+from tests.imports import ROOT
+from tests.tiny import PARAMS
+
+
+def params(tmp_path: Path, old: str = "", new: str = "") -> Params:
+    """The tiny params.yaml with one piece of text replaced."""
+    assert old in PARAMS
+    path = tmp_path / "params.yaml"
+    path.write_text(PARAMS.replace(old, new, 1))
+    return Params(path)
+
+
+def test_the_projects_own_file_is_valid():
+    own = Params(ROOT / "params.yaml")
+    own.section("cache", CacheSettings)
+    own.section("probe", ProbeSettings)
+    own.section("finetune", FinetuneSettings)
+    for name in own.names("tasks"):
+        task_settings(own, name)
+    for name in own.names("backbones"):
+        backbone_settings(own, name)
+
+
+def test_numbers_are_read_as_yaml_1_2_reads_them(tmp_path):
+    settings = params(tmp_path, "lr: 0.001", "lr: 1e-3").section("finetune", FinetuneSettings)
+    assert settings.lr == 0.001
+
+
+def test_off_is_a_word_and_not_false(tmp_path):
+    with pytest.raises(ParamsError, match=r'finetune.frozen_dropout: Input should be a valid boolean, found "off"'):
+        params(tmp_path, "frozen_dropout: true", "frozen_dropout: off").section("finetune", FinetuneSettings)
+
+
+def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_key(tmp_path):
+    with pytest.raises(ParamsError, match=r"params.yaml:13: unknown key cache.layer; did you mean 'layers'\?"):
+        params(tmp_path, "  layers: [final]", "  layer: [final]").section("cache", CacheSettings)
+
+
+def test_an_unknown_key_of_a_task_is_named_with_the_nearest_of_its_own_kind(tmp_path):
+    with pytest.raises(ParamsError, match=r"params.yaml:6: unknown key tasks.xor.bit; did you mean 'bits'\?"):
+        task_settings(params(tmp_path, "bits: 3", "bit: 3"), "xor")
+
+
+def test_a_missing_key_is_named(tmp_path):
+    with pytest.raises(ParamsError, match=r"cache.adapter_gain is missing"):
+        params(tmp_path, "  adapter_gain: 1.41\n", "").section("cache", CacheSettings)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("lr: 0.001", "lr: fast", r'finetune.lr: .*number, found "fast"'),
+        ("lr: 0.001", "lr: -1", r"finetune.lr: .*greater than 0, found -1"),
+        ("steps: 6", "steps: 2.5", r"finetune.steps: .*, found 2.5"),
+        ("steps: 6", "steps: true", r"finetune.steps: .*, found true"),
+        ("output, layernorm", "output, layernrm", r"finetune.trainable.1: .*'layernorm'.*found \"layernrm\""),
+    ],
+)
+def test_a_mistyped_value_is_named_with_what_was_found(tmp_path, old, new, message):
+    with pytest.raises(ParamsError, match=r"params.yaml:\d+: " + message):
+        params(tmp_path, old, new).section("finetune", FinetuneSettings)
+
+
+def test_an_unknown_name_is_named_with_the_nearest(tmp_path):
+    with pytest.raises(ParamsError, match=r"tasks has no entry 'xorr'; did you mean 'xor'\?"):
+        task_settings(params(tmp_path), "xorr")
+    with pytest.raises(ParamsError, match=r"backbones has no entry 'gpt9'; known: tiny, tiny-random"):
+        backbone_settings(params(tmp_path), "gpt9")
+
+
+def test_an_unknown_section_is_named(tmp_path):
+    with pytest.raises(ParamsError, match=r"params.yaml:21: unknown section 'prob'; did you mean 'probe'\?"):
+        params(tmp_path, "probe:", "prob:")
+
+
+def test_a_random_backbone_carries_the_whole_entry_it_is_like(tmp_path):
+    settings = backbone_settings(params(tmp_path), "tiny-random")
+    assert isinstance(settings, RandomSource)
+    assert settings.like == backbone_settings(params(tmp_path), "tiny")
+    with pytest.raises(ParamsError, match=r"backbones.tiny-random.like: .*found \"tiny\""):
+        backbone_settings(params(tmp_path, "like: *tiny", "like: tiny"), "tiny-random")
+
+
+@pytest.mark.parametrize("text", ["a: [1", "grid: 1\ngrid: 2", "- a", ""])
+def test_a_file_that_is_not_a_mapping_of_sections_is_refused(tmp_path, text):
+    (tmp_path / "params.yaml").write_text(text)
+    with pytest.raises(ParamsError, match=r"not valid YAML|holds no sections"):
+        Params(tmp_path / "params.yaml")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ParamsError, match=r"params.yaml does not exist"):
+        Params(tmp_path / "params.yaml")
