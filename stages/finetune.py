@@ -39,9 +39,9 @@ def main(task: str, backbone: str, device: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     save_file(result.parameters, weights)
     with curve.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, result.curve[0], lineterminator="\n")
+        writer = csv.DictWriter(file, vars(result.curve[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(result.curve)
+        writer.writerows(vars(point) for point in result.curve)
     write_json(Path("metrics/finetune") / f"{key}.json", result.metrics)
     result.cost.write(Path("data/cost"))
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())

@@ -77,7 +77,7 @@ def _pair(folder: Path, task: str, backbone: str) -> list[Row]:
             backbone,
             "probe",
             **_accuracy(probed),
-            epochs=probed["epochs"],
+            epochs=float(probed["epochs"]),
             flops=cache.flops + probe.flops,
             flops_per_epoch=probe.flops / probed["epochs"],
             seconds=cache.seconds + probe.seconds,

@@ -51,14 +51,15 @@ def head_flops(sizes: TransformerSizes) -> int:
 def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
     """One step of the FPT fine-tune: forward, and backward without the gradients of frozen matrices.
 
-    The blocks' backward computes gradients of their inputs only, which costs one more forward, and twice that in the
-    attention products, whose two operands both carry a gradient. Adapter and head also get gradients of their own.
+    The blocks' backward computes gradients of their inputs only, which costs one more forward. Attention costs 2.5
+    forwards there: both operands of both products carry a gradient, and the fused kernel computes the scores again.
+    Adapter and head also get gradients of their own weights.
     """
     width, tokens = sizes.width, sizes.tokens
     attention = 2 * 2 * width * tokens * ((sizes.layers - 1) * tokens + sizes.readout)
     blocks = forward_flops(sizes) - adapter_flops(sizes)
     forward = adapter_flops(sizes) + blocks + head_flops(sizes)
-    backward = adapter_flops(sizes) + blocks + attention + 2 * head_flops(sizes)
+    backward = adapter_flops(sizes) + blocks + 3 * attention // 2 + 2 * head_flops(sizes)
     return batch * (forward + backward)
 
 

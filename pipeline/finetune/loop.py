@@ -36,11 +36,21 @@ class Split:
 
 
 @dataclass(frozen=True)
+class CurvePoint:
+    """Where training stands at a step: mean loss since the last point, and validation as a whole."""
+
+    step: int
+    train_loss: float
+    validation_loss: float
+    validation_accuracy: float
+
+
+@dataclass(frozen=True)
 class Finetuned:
     """What a fine-tune gives: metrics and curve are reproducible, the cost is not."""
 
     metrics: dict[str, Any]
-    curve: list[dict[str, float]]
+    curve: list[CurvePoint]
     parameters: dict[str, Tensor]
     cost: CostRecord
 
@@ -73,12 +83,12 @@ def finetune(
     model, optimizer = accelerator.prepare(model, optimizer)
     splits = {name: _load(tokens, name, accelerator.device) for name in tokens.splits}
     curve, seconds = _train(accelerator, model, optimizer, splits, settings, key)
-    steps = int(curve[-1]["step"])
+    steps = curve[-1].step
     plain = accelerator.unwrap_model(model)
     metrics = {
         "test_accuracy": _evaluate(model, splits["test"])[0],
         "test_answers": splits["test"].labels.numel(),
-        "validation_accuracy": curve[-1]["validation_accuracy"],
+        "validation_accuracy": curve[-1].validation_accuracy,
         "steps": steps,
         "examples_seen": steps * settings.batch_size,
         "trained_parameters": sum(counts.values()),
@@ -98,7 +108,7 @@ def _train(
     splits: dict[str, Split],
     settings: FinetuneSettings,
     key: str,
-) -> tuple[list[dict[str, float]], float]:
+) -> tuple[list[CurvePoint], float]:
     """The learning curve and the seconds that the steps took, evaluations not counted."""
     train, curve, seconds, losses = splits["train"], [], 0.0, []
     model.train()
@@ -113,14 +123,7 @@ def _train(
                 raise NotFinite(f"finetune {key}: the loss is {losses[-1]} at step {step}", mend="lower finetune.lr")
             if step % settings.evaluate_every == 0 or step == settings.steps:
                 score, loss = _evaluate(model, splits["validation"])
-                curve.append(
-                    {
-                        "step": step,
-                        "train_loss": float(np.mean(losses)),
-                        "validation_loss": loss,
-                        "validation_accuracy": score,
-                    }
-                )
+                curve.append(CurvePoint(step, float(np.mean(losses)), loss, score))
                 report(len(losses), f"loss {np.mean(losses):.3f}, validation accuracy {score:.3f}")
                 losses = []
                 if settings.stop_at is not None and score >= settings.stop_at:

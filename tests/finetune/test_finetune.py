@@ -108,7 +108,7 @@ def test_another_seed_gives_another_run(tokens, tiny_bert):
 def test_it_learns_what_a_linear_model_cannot(tokens, tiny_bert):
     recipe = settings(steps=400, evaluate_every=100, lr=1e-2, input_dropout=0.0, frozen_dropout=False)
     result = finetune(tokens, backbone(tiny_bert), recipe, CPU, "k")
-    assert result.curve[-1]["train_loss"] < 0.5 * result.curve[0]["train_loss"]
+    assert result.curve[-1].train_loss < 0.5 * result.curve[0].train_loss
     assert result.metrics["test_accuracy"] >= 0.85
 
 
@@ -122,8 +122,8 @@ def test_the_curve_is_scored_on_the_whole_validation_split(tokens, tiny_bert):
     result = finetune(tokens, backbone(tiny_bert), settings(), CPU, "k")
     answers = tokens.splits["validation"].labels.size
     for point in result.curve:
-        assert (point["validation_accuracy"] * answers) == pytest.approx(round(point["validation_accuracy"] * answers))
-    assert [point["step"] for point in result.curve] == [4, 8, 12]
+        assert point.validation_accuracy * answers == pytest.approx(round(point.validation_accuracy * answers))
+    assert [point.step for point in result.curve] == [4, 8, 12]
 
 
 def test_a_loss_that_is_no_number_stops_with_the_step(tokens, tiny_bert):
@@ -133,7 +133,7 @@ def test_a_loss_that_is_no_number_stops_with_the_step(tokens, tiny_bert):
 
 def test_too_long_inputs_are_refused(tokens, tiny_bert):
     found = backbone(tiny_bert)
-    with pytest.raises(PermafrostError, match=r"has 6 tokens, the backbone has 4 positions"):
+    with pytest.raises(PermafrostError, match=r"has 6 tokens, the backbone 4 positions"):
         finetune(tokens, replace(found, spec=replace(found.spec, positions=4)), settings(), CPU, "k")
 
 
