@@ -22,7 +22,9 @@ from stages.command import (
 @backbone_option
 @device_option
 @work_option
-@click.option("--fresh", is_flag=True, envvar="PERMAFROST_FRESH", help="Compute anew what was already computed.")
+@click.option(
+    "--fresh", is_flag=True, envvar="PERMAFROST_FRESH", show_envvar=True, help="Compute anew what was already computed."
+)
 @reports_errors
 def main(task: str, backbone: str, device: str, work: Path, fresh: bool) -> None:
     """Write data/features/TASK-BACKBONE: hidden states of the frozen backbone, in Zarr."""

@@ -22,7 +22,12 @@ PARAMS = Path("params.yaml")
 task_option = click.option("--task", required=True, help="A name under `tasks` in params.yaml.")
 backbone_option = click.option("--backbone", required=True, help="A name under `backbones` in params.yaml.")
 device_option = click.option(
-    "--device", default="auto", show_default=True, envvar="PERMAFROST_DEVICE", help="auto, cpu, cuda or cuda:N."
+    "--device",
+    default="auto",
+    show_default=True,
+    envvar="PERMAFROST_DEVICE",
+    show_envvar=True,
+    help="auto, cpu, cuda or cuda:N.",
 )
 work_option = click.option(
     "--work",
@@ -30,6 +35,7 @@ work_option = click.option(
     default=".permafrost",
     show_default=True,
     envvar="PERMAFROST_WORK",
+    show_envvar=True,
     help="Folder for unfinished work; what is finished there survives a crash.",
 )
 

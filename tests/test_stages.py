@@ -1,0 +1,135 @@
+"""The stages as a user meets them: commands, messages, exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.identity import file_digests
+from tests.tiny import PARAMS, environment, run, write_project
+
+PYTHON = sys.executable
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project whose tokens are prepared and whose features are cached once."""
+    folder = write_project(tmp_path_factory.mktemp("project"))
+    run(folder, PYTHON, "-m", "stages.prepare", "--task", "xor")
+    run(folder, PYTHON, "-m", "stages.cache", "--task", "xor", "--backbone", "tiny")
+    return folder
+
+
+def stage(folder, name, *options, **more):
+    return run(folder, PYTHON, "-m", f"stages.{name}", *options, check=False, **more)
+
+
+def fails(done, *pieces):
+    """The command failed with one message, without a traceback, that holds all the pieces."""
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for piece in pieces:
+        assert piece in done.stderr
+    return True
+
+
+PAIR = ("--task", "xor", "--backbone", "tiny")
+
+
+def test_unknown_names_are_refused_with_the_nearest(project):
+    assert fails(stage(project, "prepare", "--task", "xr"), "tasks has no entry 'xr'; did you mean 'xor'?")
+    assert fails(stage(project, "cache", "--task", "xor", "--backbone", "tinny"), "did you mean 'tiny'?")
+
+
+def test_a_mistyped_parameter_is_found_before_anything_runs(project):
+    try:
+        (project / "params.yaml").write_text(PARAMS.replace("penalties: [0.1, 0.01]", "penalties: [0.1, -1]"))
+        assert fails(stage(project, "check"), "params.yaml:21: probe.penalties.1", "greater than 0, found -1")
+        (project / "params.yaml").write_text(PARAMS.replace("tasks: [xor]", "tasks: [xr]"))
+        assert fails(stage(project, "check"), "tasks has no entry 'xr'")
+    finally:
+        (project / "params.yaml").write_text(PARAMS)
+    assert stage(project, "check").returncode == 0
+
+
+def test_features_made_with_other_settings_are_refused_by_the_probe(project):
+    try:
+        (project / "params.yaml").write_text(PARAMS.replace("adapter_seed: 0", "adapter_seed: 7"))
+        done = stage(project, "probe", *PAIR)
+        assert fails(done, "settings.adapter_seed: found 0, wanted 7", "to mend: dvc repro cache@xor-tiny")
+    finally:
+        (project / "params.yaml").write_text(PARAMS)
+
+
+def test_a_probe_before_the_cache_says_what_to_run(project):
+    done = stage(project, "probe", "--task", "xor", "--backbone", "tiny-random")
+    assert fails(done, "data/features/xor-tiny-random does not exist", "dvc repro cache@xor-tiny-random")
+
+
+def test_an_unknown_device_is_refused(project):
+    assert fails(stage(project, "cache", *PAIR, "--device", "abacus"), "unknown device 'abacus'")
+    assert fails(stage(project, "cache", *PAIR, PERMAFROST_DEVICE="cuda:7"), "device 'cuda:7' is not here")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_is_one_clear_message_and_a_rerun_goes_on(project, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        done = stage(project, "cache", *PAIR, PERMAFROST_WORK=str(disk))
+        assert fails(done, "disk is full", "finished shards are kept")
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        wanted = file_digests(project / "data/features/xor-tiny")
+        assert stage(project, "cache", *PAIR, PERMAFROST_WORK=str(disk)).returncode == 0
+        assert file_digests(project / "data/features/xor-tiny") == wanted
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_progress_is_one_line_a_shard_in_a_log(project):
+    done = stage(project, "cache", *PAIR, PERMAFROST_FRESH="1")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("cache xor-tiny:")]
+    assert len(lines) == 8
+    assert "64/64 rows" in lines[-1]
+    assert "rows/s" in lines[-1]
+    assert "left" in lines[-1]
+
+
+@pytest.mark.parametrize("after", [1, 4, 7])
+def test_killed_in_the_middle_it_goes_on_where_it_was(project, tmp_path, after):
+    """Kill -9 once `after` shards are done; the next run computes the others only, and the bytes are the same."""
+    wanted = file_digests(project / "data/features/xor-tiny")
+    work = tmp_path / "work"
+    slow = {"PERMAFROST_WORK": str(work)}
+    process = subprocess.Popen(
+        [PYTHON, "-m", "stages.cache", *PAIR],
+        cwd=project,
+        env=environment(**slow),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr
+    for line in process.stderr:
+        if f"shard {after}/" in line:
+            break
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = stage(project, "cache", *PAIR, **slow)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("was done") >= after
+    assert file_digests(project / "data/features/xor-tiny") == wanted
+
+
+def test_help_tells_what_each_stage_writes(project):
+    for name, written in (("cache", "data/features"), ("probe", "metrics/probe"), ("finetune", "metrics/finetune")):
+        done = stage(project, name, "--help")
+        assert done.returncode == 0
+        assert written in done.stdout
+    assert "PERMAFROST_DEVICE" in stage(project, "cache", "--help").stdout
