@@ -1,0 +1,114 @@
+"""Finds a task's files: in the user's own folder, where a system package puts them, in the cache, or by download."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from urllib.error import URLError
+from urllib.parse import urlparse
+from urllib.request import urlopen
+
+from pydantic.dataclasses import dataclass
+
+from pipeline.identity import file_sha256
+from pipeline.params import STRICT
+from pipeline.tasks.faults import BrokenSource, MissingSource
+from pipeline.tasks.places import Places
+
+SCHEMES = ("https", "http", "file")
+
+
+@dataclass(frozen=True, config=STRICT)
+class Archive:
+    """A tar archive at `url`; its bytes must have this `sha256` (hex)."""
+
+    url: str
+    sha256: str
+
+
+def find_files(
+    names: Sequence[str],
+    own: str | None,
+    known: Iterable[Path],
+    places: Places,
+    download: Callable[[Path], Path] | None,
+) -> dict[str, Path]:
+    """Each of `names` as a path, all in one folder.
+
+    Args:
+        names: file or folder names that are wanted; `name.gz` stands for `name` too.
+        own: the user's own folder; when it is given nothing else is looked at.
+        known: folders where they may be already, in this order.
+        places: where downloads are kept, and whether they are allowed.
+        download: fetches them into the cache folder and returns the folder that then holds them, if there is a way.
+
+    Raises:
+        MissingSource: they are nowhere; it says which file is wanted where.
+    """
+    folders = [Path(own)] if own is not None else [*known]
+    for folder in folders:
+        found = {name: path for name in names if (path := _present(folder, name)) is not None}
+        if len(found) == len(names):
+            return found
+    if own is None and download is not None and not places.offline:
+        try:
+            folder = download(places.cache)
+        except (URLError, RuntimeError, OSError) as error:
+            raise _missing(names, folders, f"the download failed: {error}") from error
+        return find_files(names, str(folder), (), places, None)
+    why = "downloads are off (--offline)" if own is None and download is not None else None
+    raise _missing(names, folders, why)
+
+
+def _present(folder: Path, name: str) -> Path | None:
+    candidates = (folder / name, folder / f"{name}.gz")
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _missing(names: Sequence[str], folders: Sequence[Path], why: str | None) -> MissingSource:
+    lines = [
+        f"{folder} lacks {', '.join(name for name in names if _present(folder, name) is None)}" for folder in folders
+    ]
+    lines += [why] if why else []
+    wanted = folders[0] if folders else "a folder of your own"
+    mend = f"put {', '.join(names)} into {wanted}, or name the folder that holds them as `folder` in params.yaml"
+    return MissingSource("; ".join(lines), mend=mend)
+
+
+def fetch_archive(archive: Archive, cache: Path) -> Path:
+    """Download a tar archive into `cache`, check it, unpack it, and return the folder it was unpacked to.
+
+    What is there already, with the right checksum, is not fetched again.
+
+    Raises:
+        BrokenSource: the bytes do not have the checksum, or the address is not http, https or file.
+        OSError: the download failed.
+    """
+    parsed = urlparse(archive.url)
+    if parsed.scheme not in SCHEMES:
+        raise BrokenSource(f"{archive.url} is none of {', '.join(SCHEMES)}")
+    cache.mkdir(parents=True, exist_ok=True)
+    path = cache / Path(parsed.path).name
+    if not path.is_file():
+        partial = path.with_name(path.name + ".partial")
+        with urlopen(archive.url) as response, partial.open("wb") as file:
+            while block := response.read(2**20):
+                file.write(block)
+        partial.replace(path)
+    found = file_sha256(path)
+    if found != archive.sha256:
+        raise BrokenSource(f"{path} has sha256 {found}, not {archive.sha256}", mend=f"delete {path} to fetch it again")
+    folder = cache / archive.sha256[:16]
+    if not folder.is_dir():
+        partial = folder.with_suffix(".partial")
+        with tarfile.open(path) as tar:
+            tar.extractall(partial, filter="data")  # refuses paths and links that leave the folder
+        partial.replace(folder)
+    return folder
+
+
+def checksums(paths: Iterable[Path]) -> dict[str, str]:
+    """File name → sha256 (hex): what a task's source is made of, wherever it lies."""
+    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.mdb")))]
+    return {file.name: file_sha256(file) for file in files}
