@@ -78,7 +78,7 @@ class BitMemory:
         visible = draws.unit(drawn[:, pattern_words + 1 :]) >= self.masked
         query = np.where(visible, labels.astype(np.int8) * 2 - 1, 0).astype(np.int8)
         inputs = np.concatenate([signs, query[:, None]], axis=1)
-        return inputs.reshape(len(rows), -1, self.patch), labels
+        return inputs.reshape(len(rows), (self.patterns + 1) * self.bits // self.patch, self.patch), labels
 
     def _copy_visible(self, block: Block) -> np.ndarray:
         """Masked bits are guessed to be −1."""

@@ -77,7 +77,7 @@ class BitXor:
     def _examples(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         strings = bits_of(numbers, self.bits * self.patterns)
         labels = np.bitwise_xor.reduce(strings.reshape(-1, self.patterns, self.bits), axis=1)
-        return strings.reshape(len(numbers), -1, self.patch), labels
+        return strings.reshape(len(numbers), self.patterns * self.bits // self.patch, self.patch), labels
 
     def _copy_last(self, block: Block) -> np.ndarray:
         return block.inputs.reshape(len(block), -1)[:, -self.bits :]
