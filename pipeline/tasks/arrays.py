@@ -111,7 +111,8 @@ def _dtype(source: ArraySource, vocabulary: int | None) -> Any:
 def _append(spools: Spools, part: np.ndarray, block: ArrayRows, codes: LabelCodes) -> None:
     real = np.arange(block.inputs.shape[1]) < block.lengths[:, None]
     labels = np.array([[codes.code(label) for label in row] for row in block.labels.tolist()], np.int32)
-    spools.append(part, block.inputs[real], block.lengths, labels.reshape(block.labels.shape), block.flags)
+    tokens = block.inputs[real].astype(spools.dtype)
+    spools.append(part, tokens, block.lengths, labels.reshape(block.labels.shape), block.flags)
 
 
 def _checksums(paths: dict[str, Path]) -> dict[str, str]:

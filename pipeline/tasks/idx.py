@@ -9,8 +9,8 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import UInt8
@@ -37,11 +37,11 @@ def read_idx(path: Path, axes: int) -> UInt8[np.ndarray, "row ..."]:
     return values.reshape(shape)
 
 
-def _open(path: Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # pyright: ignore[reportReturnType]
+def _open(path: Path) -> BufferedIOBase:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def _header(path: Path, file: BinaryIO, axes: int) -> tuple[int, ...]:
+def _header(path: Path, file: BufferedIOBase, axes: int) -> tuple[int, ...]:
     wanted = bytes([0, 0, UNSIGNED_BYTE, axes])
     head = _take(file, 4 + 4 * axes)
     if head[:4] != wanted:
@@ -57,7 +57,7 @@ def _hex(magic: bytes) -> str:
     return f"0x{magic.hex()}"
 
 
-def _values(path: Path, file: BinaryIO, rows: int, row_bytes: int) -> np.ndarray:
+def _values(path: Path, file: BufferedIOBase, rows: int, row_bytes: int) -> np.ndarray:
     content = _take(file, rows * row_bytes)
     if len(content) < rows * row_bytes:
         row = len(content) // max(1, row_bytes)
@@ -67,7 +67,7 @@ def _values(path: Path, file: BinaryIO, rows: int, row_bytes: int) -> np.ndarray
     return np.frombuffer(content, np.uint8)
 
 
-def _take(file: BinaryIO, count: int) -> bytes:
+def _take(file: BufferedIOBase, count: int) -> bytes:
     """Up to `count` bytes, read in pieces: a header that lies cannot make this allocate what is not there.
 
     A gzip stream that ends early or is damaged gives what came before.
@@ -75,7 +75,7 @@ def _take(file: BinaryIO, count: int) -> bytes:
     pieces: list[bytes] = []
     while count > 0:
         try:
-            piece = file.read(min(count, 2**16))
+            piece = file.read1(min(count, 2**16))  # read() would lose what came before an early end
         except (EOFError, zlib.error):
             break
         if not piece:

@@ -48,7 +48,7 @@ def grey(images: UInt8[np.ndarray, "image row column 3"]) -> UInt8[np.ndarray, "
     return np.rint(images @ GREY_WEIGHTS).astype(np.uint8)
 
 
-def padded(images: UInt8[np.ndarray, "image row column"], side: int) -> UInt8[np.ndarray, "image row column"]:
+def padded(images: UInt8[np.ndarray, "image row column"], side: int) -> UInt8[np.ndarray, "image {side} {side}"]:
     """Images with a black border of equal width, `side` pixels a side in all."""
     margin = (side - images.shape[1]) // 2
     return np.pad(images, ((0, 0), (margin, margin), (margin, margin)))

@@ -42,6 +42,11 @@ def _latin1_bytes(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
+def _empty_bytes() -> bytes:
+    """What protocol 2 calls to make bytes of length 0."""
+    return b""
+
+
 def _allowed() -> dict[tuple[str, str], Callable[..., Any]]:
     """The only names a pickle may use; numpy's module was called numpy.core before it became numpy._core."""
     rebuild, scalar = np.empty(0).__reduce__()[0], np.float64(0).__reduce__()[0]
@@ -50,9 +55,9 @@ def _allowed() -> dict[tuple[str, str], Callable[..., Any]]:
         ("numpy", "ndarray"): np.ndarray,
         ("numpy", "dtype"): np.dtype,
         ("_codecs", "encode"): _latin1_bytes,
-        ("builtins", "set"): set,
-        ("builtins", "frozenset"): frozenset,
     }
+    for builtins in ("builtins", "__builtin__"):  # the latter in protocols 0 to 2
+        names |= {(builtins, "set"): set, (builtins, "frozenset"): frozenset, (builtins, "bytes"): _empty_bytes}
     for core in ("numpy.core", "numpy._core"):
         names[f"{core}.multiarray", "_reconstruct"] = rebuild  # pyright: ignore[reportArgumentType]
         names[f"{core}.multiarray", "scalar"] = scalar  # pyright: ignore[reportArgumentType]

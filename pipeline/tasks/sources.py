@@ -102,8 +102,11 @@ def fetch_archive(archive: Archive, cache: Path) -> Path:
     folder = cache / archive.sha256[:16]
     if not folder.is_dir():
         partial = folder.with_suffix(".partial")
-        with tarfile.open(path) as tar:
-            tar.extractall(partial, filter="data")  # refuses paths and links that leave the folder
+        try:
+            with tarfile.open(path) as tar:
+                tar.extractall(partial, filter="data")  # refuses paths and links that leave the folder
+        except tarfile.TarError as error:
+            raise BrokenSource(f"{path} cannot be unpacked: {error}") from error
         partial.replace(folder)
     return folder
 

@@ -106,6 +106,7 @@ class Spools:
     """One spool for each split, filled in one pass over the source."""
 
     def __init__(self, work: Path, dtype: Any, features: tuple[int, ...] = (), answers: int = 1) -> None:
+        self.dtype = np.dtype(dtype)
         self.parts = [Spool(work / name, dtype, features, answers) for name in SPLITS]
 
     def append(

@@ -8,8 +8,9 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from pipeline.params import nearest
 from pipeline.tasks.faults import BadRows, BrokenSource
@@ -41,7 +42,7 @@ def read_rows(path: Path, columns: Columns, bad: BadRows) -> Iterator[TextRow]:
     yield from READERS[suffix](path, columns, bad)
 
 
-def _lines(path: Path) -> TextIO:
+def _lines(path: Path) -> TextIOWrapper:
     """The file as text; bytes that are not UTF-8 become lone surrogates, for `_decoded` to find in their row."""
     opened = gzip.open if path.suffix == ".gz" else open
     return opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="")  # pyright: ignore[reportReturnType]
