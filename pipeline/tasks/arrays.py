@@ -18,7 +18,7 @@ from pipeline.params import STRICT
 from pipeline.tasks.array_files import ArrayRows, ArraySource, good_rows, largest_id, open_arrays
 from pipeline.tasks.faults import BadRows, BrokenSource, OnBadRow
 from pipeline.tasks.labels import LabelCodes, smallest_dtype
-from pipeline.tasks.places import HERE, Places
+from pipeline.tasks.places import Places
 from pipeline.tasks.rules import LENGTH_LEVELS, length_level, lookup
 from pipeline.tasks.sources import checksums
 from pipeline.tasks.spool import Spools
@@ -45,7 +45,7 @@ class Arrays:
     readout: Annotated[int, Field(ge=1)] | None = None
     on_bad_row: OnBadRow = "stop"
 
-    def load(self, places: Places = HERE) -> TaskData:
+    def load(self, places: Places) -> TaskData:
         """The arrays as they are, labels encoded.
 
         Raises:

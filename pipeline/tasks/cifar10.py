@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.params import STRICT
 from pipeline.tasks.cifar_files import CLASSES, SIDE, read_batch
-from pipeline.tasks.faults import BadRows, MissingSource, OnBadRow
+from pipeline.tasks.faults import BadRows, OnBadRow
 from pipeline.tasks.images import LabelledImages, grey, image_splits
 from pipeline.tasks.places import HERE, Places
 from pipeline.tasks.rules import BRIGHTNESS_LEVELS, lookup, mean_brightness
@@ -32,7 +32,8 @@ VARIANTS = {
     "lra": {"color": "grey", "patch": 1},
 }
 TRAIN_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-FOLDER = "cifar-10-batches-py"
+TEST_BATCH = "test_batch"
+FOLDERS = ("cifar-10-batches-py", "cifar-10-batches-bin")
 MEAN = (0.4914, 0.4822, 0.4465)
 DEVIATION = (0.2023, 0.1994, 0.2010)
 WHITE = 255
@@ -81,23 +82,21 @@ class Cifar10:
         )
 
     def _files(self, places: Places) -> tuple[list[Path], list[Path]]:
-        cached = places.cache / FOLDER
-        names = (*TRAIN_BATCHES, "test_batch")
-        if self.folder is not None and (Path(self.folder) / "data_batch_1.bin").exists():
-            names = tuple(f"{name}.bin" for name in names)
+        base = places.cache if self.folder is None else Path(self.folder)
+        folders = [base, *(base / name for name in FOLDERS)]
+        binary = [folder for folder in folders if (folder / f"{TRAIN_BATCHES[0]}.bin").exists()]
+        pickled = [folder for folder in folders if (folder / TRAIN_BATCHES[0]).exists()]
+        names = [f"{name}.bin" if binary and not pickled else name for name in (*TRAIN_BATCHES, TEST_BATCH)]
+        there = [*pickled, *binary]
+        own = str(there[0]) if there else self.folder
 
         def download(cache: Path) -> Path:
             import torchvision.datasets
 
             torchvision.datasets.CIFAR10(cache, download=True)
-            return cached
+            return cache / FOLDERS[0]
 
-        try:
-            found = find_files(names, self.folder, [cached], places, download)
-        except MissingSource:
-            if self.folder is None or not (Path(self.folder) / FOLDER).is_dir():
-                raise
-            found = find_files(names, str(Path(self.folder) / FOLDER), (), places, None)
+        found = find_files(names, own, [base / FOLDERS[0]], places, download)
         return [found[name] for name in names[:-1]], [found[names[-1]]]
 
 

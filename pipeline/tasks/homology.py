@@ -21,7 +21,7 @@ from pipeline.params import STRICT
 from pipeline.tasks import draws, proteins
 from pipeline.tasks.faults import BadRows, OnBadRow
 from pipeline.tasks.homology_files import CLASSES, read_proteins
-from pipeline.tasks.places import HERE, Places
+from pipeline.tasks.places import Places
 from pipeline.tasks.rules import LENGTH_LEVELS, length_level, lookup
 from pipeline.tasks.sources import Archive, checksums, fetch_archive, find_files
 from pipeline.tasks.spool import Spool, Spools
@@ -59,7 +59,7 @@ class RemoteHomology:
     archive: Archive | None = None
     on_bad_row: OnBadRow = "stop"
 
-    def load(self, places: Places = HERE) -> TaskData:
+    def load(self, places: Places) -> TaskData:
         """The proteins as ids.
 
         Raises:

@@ -23,7 +23,7 @@ from pipeline.tasks import listops_language as language
 from pipeline.tasks.faults import BadRows, OnBadRow
 from pipeline.tasks.listops_files import NAMES, read_expressions
 from pipeline.tasks.listops_generator import BLOCK, Expressions, draw_block
-from pipeline.tasks.places import HERE, Places
+from pipeline.tasks.places import Places
 from pipeline.tasks.rules import first_id, lookup
 from pipeline.tasks.sources import Archive, checksums, fetch_archive, find_files
 from pipeline.tasks.spool import Spool
@@ -65,7 +65,7 @@ class ListOps:
             raise ValueError("folder and archive are for source: lra_files")
         return self
 
-    def load(self, places: Places = HERE) -> TaskData:
+    def load(self, places: Places) -> TaskData:
         """The expressions as ids.
 
         Raises:
@@ -75,9 +75,12 @@ class ListOps:
         bad = BadRows(self.on_bad_row)
         paths = self._files(places) if self.source == "lra_files" else {}
         spools = {name: Spool(places.work / name, np.uint8) for name in SPLITS}
+        truncated = 0
         for name, spool in spools.items():
             for whole in _from_file(paths[name], bad) if paths else self._generated(name):
-                self._append(spool, whole)
+                ids, lengths, flags = self._cut(whole)
+                spool.append(ids, lengths, whole.values[:, None], flags)
+                truncated += int(np.sum(flags == TRUNCATED))
         return TaskData(
             kind="ids",
             classes=language.CLASSES,
@@ -88,7 +91,7 @@ class ListOps:
             pad_id=language.PAD,
             choices=self._choices,
             rules={"root operator only": lookup(first_id, language.VOCABULARY, language.CLASSES)},
-            counts=bad.counts(),
+            counts={"truncated": truncated, **bad.counts()},
         )
 
     def examples(
@@ -129,10 +132,6 @@ class ListOps:
         download = None if archive is None else lambda cache: _folder_of(fetch_archive(archive, cache))
         found = find_files([*NAMES.values()], self.folder, [places.cache / "listops-1000"], places, download)
         return {name: found[file] for name, file in NAMES.items()}
-
-    def _append(self, spool: Spool, whole: Expressions) -> None:
-        ids, lengths, flags = self._cut(whole)
-        spool.append(ids, lengths, whole.values[:, None], flags)
 
     def _cut(self, whole: Expressions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ids without what the variant drops, lengths, and flags of the expressions whose tail was cut off."""

@@ -84,7 +84,7 @@ class Mnist:
             getattr(torchvision.datasets, name)(cache, download=True)
             return cached
 
-        return find_files(FILES, self.folder, known, places, download)
+        return find_files(FILES, self.folder, known, places, download, compressed=True)
 
 
 def read_images(paths: dict[str, Path], part: str, bad: BadRows, side: int) -> LabelledImages:

@@ -1,18 +1,20 @@
 """Unpickles plain data and nothing else.
 
 A pickle is a program: it can name any function and call it. CIFAR-10's batches and TAPE's LMDB values are pickles, so
-they are read by an unpickler that knows containers, numbers, strings, bytes and numpy arrays, and refuses any other
-name before anything is called.
+they are read by an unpickler that knows containers, numbers, strings, bytes and numpy arrays of numbers, and refuses
+any other name before anything is called.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
+import re
 from typing import Any
 
 import numpy as np
+
+LEAVES = (np.ndarray, np.generic, str, bytes, bytearray, bool, int, float, complex)
 
 
 class RefusedPickle(ValueError):
@@ -47,21 +49,62 @@ def _empty_bytes() -> bytes:
     return b""
 
 
-def _allowed() -> dict[tuple[str, str], Callable[..., Any]]:
+class _Dtype:
+    """Stands in for numpy's dtype while a pickle is read: numbers and fixed strings, never objects or records."""
+
+    def __init__(self, code: str, align: bool = False, copy: bool = True) -> None:
+        if not isinstance(code, str) or not re.fullmatch(r"[<>|=]?[?biufcSU]\d{0,6}", code):
+            raise RefusedPickle(f"it holds an array of dtype {code!r}")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if state[1] in ("<", ">"):
+            self.dtype = self.dtype.newbyteorder(state[1])
+
+
+class _Array(np.ndarray):
+    """An array that takes nothing from a pickle but its shape, a checked dtype, and as many bytes as they need.
+
+    numpy's own way trusts the state that it is given: a dtype's flags, for one, which say whether bytes are pointers.
+    """
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, dtype, fortran, content = state
+        if not isinstance(dtype, _Dtype) or not isinstance(content, str | bytes):
+            raise RefusedPickle("it holds an array that is not plain bytes")
+        raw = content.encode("latin1") if isinstance(content, str) else content  # Python 2 had one type for both
+        checked = np.frombuffer(raw, dtype.dtype).reshape(shape, order="F" if fortran else "C")
+        super().__setstate__((1, checked.shape, checked.dtype, bool(fortran), raw))  # pyright: ignore[reportArgumentType]
+
+
+ARRAY_TYPE = "numpy.ndarray"  # a pickle names the type only to hand it to `_empty_array`, so it need not be callable
+
+
+def _empty_array(kind: str, shape: tuple[int, ...], typecode: bytes) -> _Array:
+    return np.empty(0, np.uint8).view(_Array)
+
+
+def _array_of(content: bytes | bytearray, dtype: _Dtype, shape: tuple[int, ...], order: str) -> np.ndarray:
+    return np.frombuffer(content, dtype.dtype).reshape(shape, order="F" if order == "F" else "C")
+
+
+def _scalar(dtype: _Dtype, content: bytes) -> np.generic:
+    return np.frombuffer(content, dtype.dtype)[0]
+
+
+def _allowed() -> dict[tuple[str, str], Any]:
     """The only names a pickle may use; numpy's module was called numpy.core before it became numpy._core."""
-    rebuild, scalar = np.empty(0).__reduce__()[0], np.float64(0).__reduce__()[0]
-    frombuffer = np.empty(1).__reduce_ex__(5)[0]
-    names: dict[tuple[str, str], Callable[..., Any]] = {
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
+    names: dict[tuple[str, str], Any] = {
+        ("numpy", "ndarray"): ARRAY_TYPE,
+        ("numpy", "dtype"): _Dtype,
         ("_codecs", "encode"): _latin1_bytes,
     }
     for builtins in ("builtins", "__builtin__"):  # the latter in protocols 0 to 2
         names |= {(builtins, "set"): set, (builtins, "frozenset"): frozenset, (builtins, "bytes"): _empty_bytes}
     for core in ("numpy.core", "numpy._core"):
-        names[f"{core}.multiarray", "_reconstruct"] = rebuild  # pyright: ignore[reportArgumentType]
-        names[f"{core}.multiarray", "scalar"] = scalar  # pyright: ignore[reportArgumentType]
-        names[f"{core}.numeric", "_frombuffer"] = frombuffer  # pyright: ignore[reportArgumentType]
+        names[f"{core}.multiarray", "_reconstruct"] = _empty_array
+        names[f"{core}.multiarray", "scalar"] = _scalar
+        names[f"{core}.numeric", "_frombuffer"] = _array_of
     return names
 
 
@@ -77,7 +120,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def _require_plain(value: Any) -> None:
-    """Refuse arrays of objects and stray functions or types."""
+    """Refuse a function or a type that was named and left uncalled."""
     waiting, seen = [value], set[int]()
     while waiting:
         item = waiting.pop()
@@ -88,8 +131,7 @@ def _require_plain(value: Any) -> None:
             waiting += [*item.keys(), *item.values()]
         elif isinstance(item, list | tuple | set | frozenset):
             waiting += item
-        elif isinstance(item, np.ndarray | np.generic):
-            if item.dtype.hasobject:
-                raise RefusedPickle("it holds an array of Python objects")
-        elif not isinstance(item, str | bytes | bytearray | int | float | complex | bool | None):
+        elif not isinstance(
+            item, np.ndarray | np.generic | str | bytes | bytearray | int | float | complex | bool | None
+        ):
             raise RefusedPickle(f"it holds a {type(item).__name__}, which is not plain data")

@@ -33,44 +33,44 @@ def find_files(
     known: Iterable[Path],
     places: Places,
     download: Callable[[Path], Path] | None,
+    compressed: bool = False,
 ) -> dict[str, Path]:
     """Each of `names` as a path, all in one folder.
 
     Args:
-        names: file or folder names that are wanted; `name.gz` stands for `name` too.
+        names: file or folder names that are wanted.
         own: the user's own folder; when it is given nothing else is looked at.
         known: folders where they may be already, in this order.
         places: where downloads are kept, and whether they are allowed.
         download: fetches them into the cache folder and returns the folder that then holds them, if there is a way.
+        compressed: whether `name.gz` will do for `name`.
 
     Raises:
         MissingSource: they are nowhere; it says which file is wanted where.
     """
     folders = [Path(own)] if own is not None else [*known]
     for folder in folders:
-        found = {name: path for name in names if (path := _present(folder, name)) is not None}
+        found = {name: path for name in names if (path := _present(folder, name, compressed)) is not None}
         if len(found) == len(names):
             return found
     if own is None and download is not None and not places.offline:
         try:
             folder = download(places.cache)
         except (URLError, RuntimeError, OSError) as error:
-            raise _missing(names, folders, f"the download failed: {error}") from error
-        return find_files(names, str(folder), (), places, None)
+            raise _missing(names, folders, compressed, f"the download failed: {error}") from error
+        return find_files(names, str(folder), (), places, None, compressed)
     why = "downloads are off (--offline)" if own is None and download is not None else None
-    raise _missing(names, folders, why)
+    raise _missing(names, folders, compressed, why)
 
 
-def _present(folder: Path, name: str) -> Path | None:
-    candidates = (folder / name, folder / f"{name}.gz")
+def _present(folder: Path, name: str, compressed: bool) -> Path | None:
+    candidates = [folder / name, *([folder / f"{name}.gz"] if compressed else [])]
     return next((path for path in candidates if path.exists()), None)
 
 
-def _missing(names: Sequence[str], folders: Sequence[Path], why: str | None) -> MissingSource:
-    lines = [
-        f"{folder} lacks {', '.join(name for name in names if _present(folder, name) is None)}" for folder in folders
-    ]
-    lines += [why] if why else []
+def _missing(names: Sequence[str], folders: Sequence[Path], compressed: bool, why: str | None) -> MissingSource:
+    lacks = {folder: [name for name in names if _present(folder, name, compressed) is None] for folder in folders}
+    lines = [*(f"{folder} lacks {', '.join(missing)}" for folder, missing in lacks.items()), *([why] if why else [])]
     wanted = folders[0] if folders else "a folder of your own"
     mend = f"put {', '.join(names)} into {wanted}, or name the folder that holds them as `folder` in params.yaml"
     return MissingSource("; ".join(lines), mend=mend)
@@ -112,6 +112,5 @@ def fetch_archive(archive: Archive, cache: Path) -> Path:
 
 
 def checksums(paths: Iterable[Path]) -> dict[str, str]:
-    """File name → sha256 (hex): what a task's source is made of, wherever it lies."""
-    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.mdb")))]
-    return {file.name: file_sha256(file) for file in files}
+    """File name → sha256 (hex): what a task's source is made of, wherever it lies. An LMDB folder is its data.mdb."""
+    return {path.name: file_sha256(path if path.is_file() else path / "data.mdb") for path in paths}

@@ -131,3 +131,22 @@ class TaskData:
     augment: str | None = None
     rules: dict[str, Rule] = field(default_factory=dict)
     counts: dict[str, Any] = field(default_factory=dict)
+
+
+STORED = (
+    "kind",
+    "classes",
+    "readout",
+    "source",
+    "offset",
+    "scale",
+    "vocabulary",
+    "pad_id",
+    "embedding",
+    "tokenizer",
+    "choices",
+    "label_names",
+    "image",
+    "augment",
+)
+"""The fields of `TaskData` that stand in the attributes of what is written to disk."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from dataclasses import dataclass as plain_dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,7 +22,7 @@ from pipeline.params import STRICT
 from pipeline.tasks import draws
 from pipeline.tasks.faults import BadRows, MissingSource, OnBadRow
 from pipeline.tasks.labels import LabelCodes, smallest_dtype
-from pipeline.tasks.places import HERE, Places
+from pipeline.tasks.places import Places
 from pipeline.tasks.rules import LENGTH_LEVELS, length_level, lookup
 from pipeline.tasks.sources import checksums
 from pipeline.tasks.spool import Spools
@@ -54,7 +55,7 @@ class Text:
     label: str = "label"
     on_bad_row: OnBadRow = "stop"
 
-    def load(self, places: Places = HERE) -> TaskData:
+    def load(self, places: Places) -> TaskData:
         """The texts as ids.
 
         Raises:
@@ -71,7 +72,8 @@ class Text:
         for name, path in paths.items():
             rows = 0
             for batch in tokenized(read_rows(path, columns, bad), tokenizer, codes):
-                part = self._parts(name, np.arange(rows, rows + len(batch.lengths)))
+                numbers = np.arange(rows, rows + len(batch.lengths))
+                part = parts_of(self.seed, name, numbers, self.validation, self.test)
                 spools.append(part, batch.ids, batch.lengths, batch.labels, batch.flags)
                 counts["truncated"] += int(np.sum(batch.flags & TRUNCATED > 0))
                 counts["empty"] += int(np.sum(batch.flags & EMPTY > 0))
@@ -86,23 +88,11 @@ class Text:
             vocabulary=tokenizer.vocabulary,
             pad_id=tokenizer.pad_id,
             embedding="backbone",
-            tokenizer=self._tokenizer_attributes(tokenizer),
+            tokenizer=asdict(self.tokenizer) | {"sha256": tokenizer.sha256},
             label_names=names,
             rules={"length only": lookup(length_level, LENGTH_LEVELS, max(1, len(names)))},
             counts={**counts, **bad.counts()},
         )
-
-    def _parts(self, name: str, rows: np.ndarray) -> np.ndarray:
-        return parts_of(self.seed, name, rows, self.validation, self.test)
-
-    def _tokenizer_attributes(self, tokenizer: TextTokenizer) -> dict[str, Any]:
-        source = self.tokenizer
-        return {
-            "backbone": source.backbone,
-            "folder": source.folder,
-            "package": source.package,
-            "sha256": tokenizer.sha256,
-        }
 
 
 def own_files(train: str, validation: float | str, test: float | str) -> dict[str, Path]:

@@ -18,7 +18,7 @@ import zarr
 from jaxtyping import Float, Integer, Num
 
 from pipeline.identity import StaleArtifact, content_digest, read_manifest
-from pipeline.tasks.task import SPLITS
+from pipeline.tasks.task import SPLITS, STORED
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Tokens:
     kind: Literal["patches", "ids"]
     classes: int
     readout: int
+    source: dict[str, Any]
     offset: float | list[float]
     scale: float | list[float]
     floors: dict[str, float]
@@ -98,24 +99,6 @@ class Tokens:
         return (stored.astype(np.float32) - np.asarray(self.offset, np.float32)) * np.asarray(self.scale, np.float32)
 
 
-ATTRIBUTES = (
-    "task",
-    "kind",
-    "classes",
-    "readout",
-    "offset",
-    "scale",
-    "vocabulary",
-    "pad_id",
-    "embedding",
-    "tokenizer",
-    "choices",
-    "label_names",
-    "image",
-    "augment",
-)
-
-
 def open_tokens(path: Path) -> Tokens:
     """Open a task that `write_tokens` wrote.
 
@@ -126,7 +109,8 @@ def open_tokens(path: Path) -> Tokens:
     manifest = read_manifest(path, made_by=made_by)
     root = zarr.open_group(path, mode="r")
     attributes: dict[str, Any] = dict(root.attrs)
-    missing = [name for name in ATTRIBUTES if name not in attributes]
+    wanted = ("task", *STORED)
+    missing = [name for name in wanted if name not in attributes]
     if missing:
         raise StaleArtifact(f"{path} was written by another version: it lacks {', '.join(missing)}", mend=made_by)
     return Tokens(
@@ -135,7 +119,7 @@ def open_tokens(path: Path) -> Tokens:
         floors=manifest["floors"],
         splits={name: _split(root, name) for name in SPLITS},
         manifest=manifest,
-        **{name: attributes[name] for name in ATTRIBUTES},
+        **{name: attributes[name] for name in wanted},
     )
 
 

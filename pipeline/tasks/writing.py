@@ -13,25 +13,9 @@ from zarr.codecs import Crc32cCodec
 from pipeline.identity import file_digests, write_manifest
 from pipeline.tasks.layout import Layout, plan
 from pipeline.tasks.repeats import content_hashes, count_repeats
-from pipeline.tasks.task import SPLITS, Block, Split, TaskData
+from pipeline.tasks.task import SPLITS, STORED, Block, Split, TaskData
 
 SCHEMA = 2
-ATTRIBUTES = (
-    "kind",
-    "classes",
-    "readout",
-    "source",
-    "offset",
-    "scale",
-    "vocabulary",
-    "pad_id",
-    "embedding",
-    "tokenizer",
-    "choices",
-    "label_names",
-    "image",
-    "augment",
-)
 
 
 def write_tokens(
@@ -48,7 +32,7 @@ def write_tokens(
         notes: more for the manifest, e.g. how the floors were found.
     """
     shutil.rmtree(path, ignore_errors=True)
-    attributes = {"task": name, **{key: getattr(task, key) for key in ATTRIBUTES}}
+    attributes = {"task": name, **{key: getattr(task, key) for key in STORED}}
     root = zarr.create_group(path, attributes=dict(sorted(attributes.items())))
     hashes = {split: _write_split(root.create_group(split), task.splits[split]) for split in SPLITS}
     identity = {"schema": SCHEMA, "task": name, "settings": settings, "source": task.source}

@@ -37,7 +37,7 @@ def row(name: str, value: float, unit: str, at_least: float | None = None) -> di
         "value": value,
         "unit": unit,
         "must": must,
-        "holds": None if must is None else value >= at_least,
+        "holds": None if at_least is None else value >= at_least,
     }
 
 

@@ -72,7 +72,7 @@ def test_ridge_is_the_textbook_solution_of_its_best_penalty(rows: int, values: i
     model = Ridge.fit(x, labels, classes, x_validation, validation)
     targets = linear._targets(labels, classes)
     centred = targets - targets.mean(axis=0)
-    scores = {}
+    scores, chosen = {}, 0.0
     for penalty in linear.RIDGE_PENALTIES:
         weights = np.linalg.solve(x.T @ x + penalty * rows * np.eye(values), x.T @ centred)
         candidate = Ridge(weights.astype(np.float32), targets.mean(axis=0), classes, 2)

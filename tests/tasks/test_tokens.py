@@ -99,7 +99,7 @@ def test_a_task_of_equal_lengths_has_none(tmp_path: Path) -> None:
 
 def test_colour_is_normalised_feature_by_feature(tmp_path: Path) -> None:
     split = Split.of(np.full((2, 1, 12), 128, np.uint8), np.zeros((2, 1), np.uint8))
-    splits = dict.fromkeys(("train", "validation", "test"), split)
+    splits = {name: split for name in ("train", "validation", "test")}  # noqa: C420
     tokens = stored(tmp_path / "t", TaskData("patches", 10, 1, splits, {}, **normalisation("rgb", 2)))
     numbers = tokens.normalise(np.asarray(tokens.splits["train"].inputs[:]))
     wanted = (128 / 255 - np.array([0.4914, 0.4822, 0.4465])) / np.array([0.2023, 0.1994, 0.2010])
