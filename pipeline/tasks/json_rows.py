@@ -26,7 +26,7 @@ def json_objects(path: Path) -> Iterator[Any]:
             rows += 1
     except UnicodeDecodeError as error:
         raise BrokenSource(f"{path}, row {rows}: not UTF-8 ({error.reason})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenSource(f"{path}, row {rows}: {error}") from error
 
 

@@ -75,8 +75,16 @@ def linear_model(task: TaskData) -> tuple[Predictor, dict[str, Any]]:
     """A linear model of the task, and how it was fitted.
 
     Logistic regression where answers × classes are at most 64, one model for each answer; beyond that least squares
-    on one column a class, one decomposition for all answers and all penalties.
+    on one column a class, one decomposition for all answers and all penalties. One thread does it: beside other work
+    the solvers' threads wait for each other ten times longer than they compute.
     """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return _fitted(task)
+
+
+def _fitted(task: TaskData) -> tuple[Predictor, dict[str, Any]]:
     rows = _rows(task)
     train, validation = task.splits["train"].sample(rows), task.splits["validation"].sample(rows)
     inputs = RawInputs.fit(train, task.vocabulary)
@@ -111,12 +119,10 @@ def _logistic(x: np.ndarray, labels: np.ndarray, x_validation: np.ndarray, valid
     from sklearn.dummy import DummyClassifier
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits
 
     if len(np.unique(labels)) == 1:
         return DummyClassifier(strategy="most_frequent").fit(x, labels)
-    # one thread: on a machine with other work the solver's threads wait for each other, ten times longer than they work
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a floor may stop early: it can only be higher
         models = [LogisticRegression(C=c, max_iter=100).fit(x, labels) for c in INVERSE_PENALTIES]
     return max(models, key=lambda model: model.score(x_validation, validation)) if len(validation) else models[0]

@@ -92,7 +92,7 @@ def fetch_archive(archive: Archive, cache: Path) -> Path:
     path = cache / Path(parsed.path).name
     if not path.is_file():
         partial = path.with_name(path.name + ".partial")
-        with urlopen(archive.url) as response, partial.open("wb") as file:
+        with urlopen(archive.url, timeout=60) as response, partial.open("wb") as file:
             while block := response.read(2**20):
                 file.write(block)
         partial.replace(path)

@@ -11,6 +11,9 @@ from jaxtyping import Int32, Integer, Num, UInt8
 
 SPLITS = ("train", "validation", "test")
 
+BLOCK_ROWS = 1024
+"""Rows read at a time where nothing else decides it."""
+
 TRUNCATED = 1
 """Flag of an example whose tail was cut off."""
 EMPTY = 2
@@ -79,18 +82,9 @@ class Split:
             here = wanted[(wanted >= start) & (wanted < stop)] - start
             if len(here):
                 parts.append(self.read(start, stop).take(here))
-        lengths = None if parts[0].lengths is None else np.concatenate([_there(part.lengths) for part in parts])
         inputs, labels = (np.concatenate([getattr(part, name) for part in parts]) for name in ("inputs", "labels"))
-        return Block(inputs, labels, lengths)
-
-
-BLOCK_ROWS = 1024
-"""Rows read at a time where nothing else decides it."""
-
-
-def _there(lengths: np.ndarray | None) -> np.ndarray:
-    assert lengths is not None
-    return lengths
+        lengths = [part.lengths for part in parts if part.lengths is not None]
+        return Block(inputs, labels, np.concatenate(lengths) if lengths else None)
 
 
 Predictor = Callable[[Block], np.ndarray]

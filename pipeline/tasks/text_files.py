@@ -89,6 +89,8 @@ def _read_delimited(path: Path, columns: Columns, bad: BadRows, delimiter: str =
                 line = reader.line_num + 1
                 try:
                     row = next(reader)
+                    if not row:  # an empty line, as many files have at their end
+                        continue
                     if len(row) != len(header):
                         raise ValueError(f"{len(row)} of {len(header)} columns")
                     good = _text(row[text]), _label(row[label])
@@ -115,7 +117,7 @@ def _read_json_lines(path: Path, columns: Columns, bad: BadRows) -> Iterator[Tex
                     continue
                 try:
                     good = _json_row(content, columns)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     bad.add(path, f"line {line}", str(error))
                 else:
                     yield good

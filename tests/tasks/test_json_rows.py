@@ -34,6 +34,7 @@ def test_members_are_those_of_the_whole_file_whatever_the_piece(tmp_path: Path, 
         (b'[{"a": 1}', "row 1: the list is not closed"),
         (b'{"a": 1}', "row 0: not a JSON list"),
         (b"", "row 0: not a JSON list"),
+        (b"[" * 100_000, "row 0: maximum recursion depth"),
         (b"[nonsense]", "row 0: the file ends, or is no JSON"),
     ],
 )

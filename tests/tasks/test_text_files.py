@@ -42,6 +42,13 @@ def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
     assert list(read_rows(path, COLUMNS, BadRows("stop"))) == [("hello", "1")]
 
 
+def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
+    for form, content in (("csv", b"text,label\n\na,1\n\n"), ("jsonl", b'\n{"text": "a", "label": "1"}\n\n')):
+        path = tmp_path / f"rows.{form}"
+        path.write_bytes(content)
+        assert list(read_rows(path, COLUMNS, BadRows("stop"))) == [("a", "1")]
+
+
 GOOD = b'{"text": "x", "label": 1}\n'
 BAD = [
     ("csv", b"text,label\nok,1\nbad \xff\xfe,1\nok,2\n", "line 3: not UTF-8 at character 4"),
@@ -52,6 +59,7 @@ BAD = [
     ("jsonl", GOOD + b'{"text": "x"}\n' + GOOD, "line 2: no column 'label'"),
     ("jsonl", GOOD + b'{"text": "x", \n' + GOOD, "line 2: Expecting property name"),
     ("jsonl", GOOD + b"[1, 2]\n" + GOOD, "line 2: not a JSON object"),
+    ("jsonl", GOOD + b"[" * 100_000 + b"\n" + GOOD, "line 2: maximum recursion depth"),
     ("jsonl", GOOD + b'{"text": 5, "label": 1}\n' + GOOD, "line 2: the text is int"),
     ("jsonl", GOOD + b'{"text": null, "label": 1}\n' + GOOD, "line 2: the text is missing"),
     ("jsonl", GOOD + b'{"text": "x", "label": 0.5}\n' + GOOD, "line 2: label 0.5 is neither text nor a whole number"),
