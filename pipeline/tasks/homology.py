@@ -35,6 +35,10 @@ VARIANTS = {
 PUBLISHED_FACTOR = 0.9739
 POOL_BATCHES = 100  # TAPE's loader sorts by length within pools of 100 batches
 PREFIX = "remote_homology_"
+ORIGIN = {
+    "lmdb": "http://s3.amazonaws.com/songlabdata/proteindata/data_pytorch/remote_homology.tar.gz",
+    "json": "http://s3.amazonaws.com/songlabdata/proteindata/data_raw_pytorch/remote_homology.tar.gz",
+}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -100,7 +104,8 @@ class RemoteHomology:
             return next((path.parent for path in sorted(unpacked.rglob(wanted["train"]))), unpacked)
 
         known = [places.cache / "remote_homology"]
-        found = find_files([*wanted.values()], self.folder, known, places, download if archive else None)
+        fetch = download if archive else None
+        found = find_files([*wanted.values()], self.folder, known, places, fetch, origin=ORIGIN[self.format])
         return {name: found[file] for name, file in wanted.items()}
 
     def _read(self, path: Path, folder: Path, vocabulary: proteins.Vocabulary, bad: BadRows) -> Spool:

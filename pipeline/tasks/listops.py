@@ -2,7 +2,7 @@
 
 Source: "Pretrained Transformers as Universal Computation Engines" (arXiv 2103.05247), section 2.1, and its code. The
 code's loader drops all brackets, so that the nesting is lost, keeps the first 512 tokens, pads shorter ones to 512 and
-reads the answer at position 511, pad or not: that is `variant: paper-code`, on which the paper's 38.4 % was measured.
+reads the answer at position 511, pad or not: that is `variant: paper-code`.
 `variant: repaired` keeps the closing brackets and up to 2000 tokens, and reads the answer at the last real token.
 Deviation: ids are fixed here; the code's depend on the process' hash seed.
 """
@@ -34,6 +34,7 @@ VARIANTS = {
     "paper-code": {"brackets": "drop", "max_tokens": 512, "readout_at": "last_position"},
     "repaired": {"brackets": "keep", "max_tokens": 2000, "readout_at": "last_token"},
 }
+ORIGIN = "https://storage.googleapis.com/long-range-arena/lra_release.gz"
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -130,7 +131,8 @@ class ListOps:
     def _files(self, places: Places) -> dict[str, Path]:
         archive = self.archive
         download = None if archive is None else lambda cache: _folder_of(fetch_archive(archive, cache))
-        found = find_files([*NAMES.values()], self.folder, [places.cache / "listops-1000"], places, download)
+        known = [places.cache / "listops-1000"]
+        found = find_files([*NAMES.values()], self.folder, known, places, download, origin=ORIGIN)
         return {name: found[file] for name, file in NAMES.items()}
 
     def _cut(self, whole: Expressions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

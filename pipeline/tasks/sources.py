@@ -34,6 +34,7 @@ def find_files(
     places: Places,
     download: Callable[[Path], Path] | None,
     compressed: bool = False,
+    origin: str | None = None,
 ) -> dict[str, Path]:
     """Each of `names` as a path, all in one folder.
 
@@ -44,23 +45,32 @@ def find_files(
         places: where downloads are kept, and whether they are allowed.
         download: fetches them into the cache folder and returns the folder that then holds them, if there is a way.
         compressed: whether `name.gz` will do for `name`.
+        origin: where they are published, for the error message.
 
     Raises:
         MissingSource: they are nowhere; it says which file is wanted where.
     """
     folders = [Path(own)] if own is not None else [*known]
+    if own is None and download is not None and not places.offline and not _complete(folders, names, compressed):
+        try:
+            folders = [*folders, download(places.cache)]
+        except (URLError, RuntimeError, OSError) as error:
+            raise MissingSource(*_explained(names, folders, compressed, f"the download failed: {error}")) from error
+    found = _complete(folders, names, compressed)
+    if found is None:
+        off = "downloads are off (--offline)" if own is None and download is not None and places.offline else None
+        why, mend = _explained(names, folders, compressed, off)
+        raise MissingSource(why, mend if origin is None else f"{mend}; they are part of {origin}")
+    return found
+
+
+def _complete(folders: Sequence[Path], names: Sequence[str], compressed: bool) -> dict[str, Path] | None:
+    """The files in the first folder that has them all."""
     for folder in folders:
         found = {name: path for name in names if (path := _present(folder, name, compressed)) is not None}
         if len(found) == len(names):
             return found
-    if own is None and download is not None and not places.offline:
-        try:
-            folder = download(places.cache)
-        except (URLError, RuntimeError, OSError) as error:
-            raise _missing(names, folders, compressed, f"the download failed: {error}") from error
-        return find_files(names, str(folder), (), places, None, compressed)
-    why = "downloads are off (--offline)" if own is None and download is not None else None
-    raise _missing(names, folders, compressed, why)
+    return None
 
 
 def _present(folder: Path, name: str, compressed: bool) -> Path | None:
@@ -68,12 +78,12 @@ def _present(folder: Path, name: str, compressed: bool) -> Path | None:
     return next((path for path in candidates if path.exists()), None)
 
 
-def _missing(names: Sequence[str], folders: Sequence[Path], compressed: bool, why: str | None) -> MissingSource:
+def _explained(names: Sequence[str], folders: Sequence[Path], compressed: bool, why: str | None) -> tuple[str, str]:
+    """What is missing where, and how to mend it."""
     lacks = {folder: [name for name in names if _present(folder, name, compressed) is None] for folder in folders}
     lines = [*(f"{folder} lacks {', '.join(missing)}" for folder, missing in lacks.items()), *([why] if why else [])]
-    wanted = folders[0] if folders else "a folder of your own"
-    mend = f"put {', '.join(names)} into {wanted}, or name the folder that holds them as `folder` in params.yaml"
-    return MissingSource("; ".join(lines), mend=mend)
+    mend = f"put {', '.join(names)} into {folders[0]}, or name the folder that holds them as `folder` in params.yaml"
+    return "; ".join(lines), mend
 
 
 def fetch_archive(archive: Archive, cache: Path) -> Path:

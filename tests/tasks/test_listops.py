@@ -129,7 +129,8 @@ def test_a_bad_line_is_named_or_skipped_and_listed(tmp_path: Path, line: bytes, 
 
 
 def test_a_missing_file_and_a_wrong_header_are_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingSource, match=r"lacks basic_train.tsv, basic_val.tsv, basic_test.tsv"):
+    wanted = r"lacks basic_train.tsv, basic_val.tsv, basic_test.tsv\n.*they are part of https://.*lra_release.gz"
+    with pytest.raises(MissingSource, match=wanted):
         listops("repaired", source="lra_files", folder=str(tmp_path)).load(places(tmp_path))
     write_lra(tmp_path, {"train": [], "val": [], "test": []})
     (tmp_path / "basic_train.tsv").write_bytes(b"Text\tLabel\r\n")
