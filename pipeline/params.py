@@ -131,10 +131,18 @@ class Params:
 
 
 def _known_keys(kind: Any, node: dict[str, Any]) -> list[str]:
-    """The keys that a mapping may have: of all dataclasses in `kind`, those of the one that fits `node` best."""
+    """The keys that a mapping may have: of all dataclasses in `kind`, those of the one that fits `node` best.
+
+    In a union told apart by `kind`, that is the one of this kind; otherwise the one that shares the most keys.
+    """
     schema = TypeAdapter(kind).json_schema()
-    candidates = [list(part.get("properties", {})) for part in (schema, *schema.get("$defs", {}).values())]
-    return max(candidates, key=lambda names: len({*names} & {*node}))
+    candidates = [part.get("properties", {}) for part in (schema, *schema.get("$defs", {}).values())]
+
+    def fit(properties: dict[str, Any]) -> tuple[bool, int]:
+        tag = properties.get("kind", {})
+        return node.get("kind") in tag.get("enum", [tag.get("const", object)]), len({*properties} & {*node})
+
+    return list(max(candidates, key=fit))
 
 
 def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:

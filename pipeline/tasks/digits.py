@@ -10,12 +10,16 @@ import hashlib
 from typing import Annotated, Literal
 
 import numpy as np
-from jaxtyping import UInt8
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from pipeline.params import STRICT
+from pipeline.tasks.images import patches_of
+from pipeline.tasks.places import HERE, Places
+from pipeline.tasks.rules import BRIGHTNESS_LEVELS, lookup, mean_brightness
 from pipeline.tasks.task import Split, TaskData
+
+WHITE = 16
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -28,7 +32,7 @@ class Digits:
     validation: Annotated[float, Field(gt=0, lt=0.5)]
     test: Annotated[float, Field(gt=0, lt=0.5)]
 
-    def load(self) -> TaskData:
+    def load(self, places: Places = HERE) -> TaskData:
         """The images as patches, split with the same share of each class in every part."""
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
@@ -50,14 +54,9 @@ class Digits:
             kind="patches",
             classes=10,
             readout=1,
-            scale=1 / 16,
-            splits={name: Split(inputs[rows], labels[rows][:, None]) for name, rows in parts.items()},
+            scale=1 / WHITE,
+            splits={name: Split.of(inputs[rows], labels[rows][:, None]) for name, rows in parts.items()},
             source={"name": "sklearn.datasets.load_digits", "sha256": hashlib.sha256(images.tobytes()).hexdigest()},
+            image={"side": 8, "channels": 1, "patch": self.patch},
+            rules={"mean brightness": lookup(mean_brightness(WHITE), BRIGHTNESS_LEVELS, 10)},
         )
-
-
-def patches_of(images: UInt8[np.ndarray, "image row column"], side: int) -> UInt8[np.ndarray, "image patch pixel"]:
-    """Cut images into patches of `side` × `side` pixels, in raster order, each flattened in raster order."""
-    count, height, width = images.shape
-    tiles = images.reshape(count, height // side, side, width // side, side)
-    return tiles.transpose(0, 1, 3, 2, 4).reshape(count, -1, side * side)

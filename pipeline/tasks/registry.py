@@ -7,10 +7,17 @@ from typing import Annotated
 from pydantic import Field
 
 from pipeline.params import Params
+from pipeline.tasks.arrays import Arrays
+from pipeline.tasks.bit_memory import BitMemory
 from pipeline.tasks.bit_xor import BitXor
+from pipeline.tasks.cifar10 import Cifar10
 from pipeline.tasks.digits import Digits
+from pipeline.tasks.homology import RemoteHomology
+from pipeline.tasks.listops import ListOps
+from pipeline.tasks.mnist import Mnist
+from pipeline.tasks.text import Text
 
-TaskSettings = BitXor | Digits
+TaskSettings = BitMemory | BitXor | ListOps | Digits | Mnist | Cifar10 | RemoteHomology | Text | Arrays
 
 
 def task_settings(params: Params, name: str) -> TaskSettings:
