@@ -40,7 +40,7 @@ test: venv ## the default tests, at most 3 minutes on two cores
 	pytest -n auto --dist worksteal
 
 test-slow: venv ## the tests that take minutes
-	pytest -m slow
+	pytest -m slow -n auto --dist loadfile
 
 check: venv ## lint, formatting and types
 	ruff check .

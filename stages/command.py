@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import sys
 from collections.abc import Callable
@@ -49,6 +50,13 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except PermafrostError as error:
             click.echo(f"error: {error}", err=True)
+            sys.exit(1)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            click.echo(f"error: the disk is full{f': {error.filename}' if error.filename else ''}", err=True)
+            click.echo("  to mend: free some space, or set PERMAFROST_WORK to another disk, and run again:", err=True)
+            click.echo("           what is finished is kept", err=True)
             sys.exit(1)
 
     return wrapped

@@ -83,7 +83,7 @@ def test_a_full_disk_is_one_clear_message_and_a_rerun_goes_on(project, tmp_path)
         pytest.skip("no file system can be mounted here")
     try:
         done = stage(project, "cache", *PAIR, PERMAFROST_WORK=str(disk))
-        assert fails(done, "disk is full", "finished shards are kept")
+        assert fails(done, "disk is full", "what is finished is kept")
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         wanted = file_digests(project / "data/features/xor-tiny")
         assert stage(project, "cache", *PAIR, PERMAFROST_WORK=str(disk)).returncode == 0
@@ -115,12 +115,12 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(project, tmp_path, after):
         text=True,
         start_new_session=True,
     )
-    assert process.stderr
-    for line in process.stderr:
-        if f"shard {after}/" in line:
-            break
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with process:
+        assert process.stderr
+        for line in process.stderr:
+            if f"shard {after}/" in line:
+                break
+        os.killpg(process.pid, signal.SIGKILL)
     done = stage(project, "cache", *PAIR, **slow)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("was done") >= after

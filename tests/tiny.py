@@ -19,7 +19,7 @@ from pipeline.backbones.settings import PathSource
 from pipeline.backbones.transformer import Transformer
 from pipeline.extraction.settings import CacheSettings
 from pipeline.tasks.bit_xor import BitXor
-from pipeline.tasks.tokens import write_tokens
+from pipeline.tasks.writing import write_tokens
 from tests.imports import ROOT
 
 BERT = {

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TransformerSizes:
-    """What decides the count: sizes of the network, of its input, and how many last tokens are read out."""
+    """What decides the count: sizes of the network and its input, how many last tokens are read out, into how many
+    scores each.
+    """
 
     width: int
     layers: int
@@ -15,7 +17,7 @@ class TransformerSizes:
     tokens: int
     readout: int
     features: int
-    classes: int
+    scores: int
 
 
 def adapter_flops(sizes: TransformerSizes) -> int:
@@ -45,7 +47,7 @@ def forward_flops(sizes: TransformerSizes) -> int:
 
 def head_flops(sizes: TransformerSizes) -> int:
     """The output layer, forward, for one example."""
-    return 2 * sizes.readout * sizes.width * sizes.classes
+    return 2 * sizes.readout * sizes.width * sizes.scores
 
 
 def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
@@ -63,6 +65,6 @@ def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
     return batch * (forward + backward)
 
 
-def logistic_epoch_flops(rows: int, width: int, classes: int) -> int:
+def logistic_epoch_flops(rows: int, width: int, scores: int) -> int:
     """One pass of logistic regression over its rows: scores and their gradient."""
-    return 2 * 2 * rows * width * classes
+    return 2 * 2 * rows * width * scores

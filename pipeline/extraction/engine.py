@@ -6,7 +6,6 @@ work is cut into shards before it begins, so that a crash costs one shard and th
 
 from __future__ import annotations
 
-import errno
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,8 +56,16 @@ def plan_extraction(tokens: Tokens, backbone: Backbone, settings: CacheSettings,
     `names` is the part of the identity that params.yaml gives: `task`, `backbone` and their entries.
 
     Raises:
-        PermafrostError: an input is longer than the backbone's positions, or a layer does not exist.
+        PermafrostError: an input is longer than the backbone's positions, a layer does not exist, or the task changes
+            its images while training.
     """
+    if tokens.augment is not None:
+        raise PermafrostError(
+            f"{tokens.task} is augmented ({tokens.augment}): no image is seen twice, so nothing can be cached",
+            mend=f"set tasks.{tokens.task}.augment: none, or use the fine-tune alone",
+        )
+    if tokens.kind != "patches":
+        raise PermafrostError(f"{tokens.task} is made of ids; the cache takes patches only so far")
     if tokens.length > backbone.spec.positions:
         raise PermafrostError(
             f"{tokens.task} has {tokens.length} tokens, the backbone has {backbone.spec.positions} positions",
@@ -79,8 +86,9 @@ def extract(plan: Extraction, destination: Path, work: Path, device: torch.devic
     over unless `fresh`; `work` is where they lie. Bytes do not depend on interruptions.
 
     Raises:
-        PermafrostError: another process writes the same features, the disk is full, a value does not fit the storage
-            dtype, or a sample differs from float32 by more than the tolerance.
+        PermafrostError: another process writes the same features, a value does not fit the storage dtype, or a sample
+            differs from float32 by more than the tolerance.
+        OSError: the disk is full; finished shards are kept.
     """
     torch.set_num_threads(plan.settings.threads)
     made = {"versions": {"torch": torch.__version__, "numpy": np.__version__}, "device": device_kind(device)}
@@ -141,15 +149,7 @@ def _compute_shard(plan: Extraction, reader: Reader, store: Path, shard: int, de
         reader.read(torch.from_numpy(_inputs(plan, rows)).to(device)).cpu().numpy()
         for rows in batches(plan.layout, shard, tokens.length, plan.settings.batch_tokens)
     ]
-    try:
-        write_shard(store, plan.layout, shard, np.concatenate(states))
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise PermafrostError(
-            f"the disk is full: shard {shard + 1} of {plan.layout.shards} could not be written to {store}",
-            mend="free some space, or set PERMAFROST_WORK to another disk, and run again: finished shards are kept",
-        ) from error
+    write_shard(store, plan.layout, shard, np.concatenate(states))
 
 
 def _inputs(plan: Extraction, rows: range) -> np.ndarray:
@@ -173,7 +173,13 @@ def _write_manifest(plan: Extraction, workspace: Workspace, **made: Any) -> None
 def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> CostRecord:
     spec, tokens = plan.backbone.spec, plan.tokens
     sizes = TransformerSizes(
-        spec.width, spec.layers, spec.inner_width, tokens.length, tokens.readout, tokens.features, tokens.classes
+        spec.width,
+        spec.layers,
+        spec.inner_width,
+        tokens.length,
+        tokens.readout,
+        tokens.features,
+        tokens.answers // tokens.readout * tokens.classes,
     )
     return CostRecord(
         stage="cache",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import zarr
-from jaxtyping import Float32, Integer, UInt8
+from jaxtyping import Float32, Integer
 
 from pipeline.features.dtypes import StorageDtype, decode
 from pipeline.identity import StaleArtifact, read_manifest, require_identity
@@ -32,7 +32,7 @@ class FeatureStore:
         """Which row of `features` each example of the split is; equal inputs share one."""
         return np.asarray(self._array(f"{split}/row")[:])
 
-    def labels(self, split: str) -> UInt8[np.ndarray, "example answer"]:
+    def labels(self, split: str) -> Integer[np.ndarray, "example answer"]:
         """The class numbers of a split."""
         return np.asarray(self._array(f"{split}/labels")[:])
 

@@ -29,10 +29,10 @@ EVALUATION_BATCH = 256
 
 @dataclass(frozen=True)
 class Split:
-    """Inputs `(example, token, feature)` and labels `(example, readout)` of a split, in memory."""
+    """Inputs `(example, token, feature)` and labels `(example, answer)` of a split, in memory."""
 
     inputs: Float[Tensor, "example token feature"]
-    labels: Integer[Tensor, "example readout"]
+    labels: Integer[Tensor, "example answer"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ def finetune(
         PermafrostError: the task has more tokens than the backbone has positions.
     """
     torch.set_num_threads(settings.threads)
+    if tokens.kind != "patches":
+        raise PermafrostError(f"{tokens.task} is made of ids; the fine-tune takes patches only so far")
     if tokens.length > backbone.spec.positions:
         raise PermafrostError(
             f"{tokens.task} has {tokens.length} tokens, the backbone {backbone.spec.positions} positions"
@@ -190,7 +192,13 @@ def _cost(
 ) -> CostRecord:
     spec, examples = backbone.spec, len(tokens.splits["train"])
     sizes = TransformerSizes(
-        spec.width, spec.layers, spec.inner_width, tokens.length, tokens.readout, tokens.features, tokens.classes
+        spec.width,
+        spec.layers,
+        spec.inner_width,
+        tokens.length,
+        tokens.readout,
+        tokens.features,
+        tokens.answers // tokens.readout * tokens.classes,
     )
     return CostRecord(
         stage="finetune",

@@ -28,17 +28,17 @@ class FrozenPretrainedTransformer(nn.Module):
         self.adapter = linear_adapter(tokens.features, width, settings.adapter_gain, settings.seed)
         self.backbone = backbone
         self.backbone.position = nn.Parameter(backbone.position[: tokens.length].clone())
-        self.head = linear_head(width, tokens.classes, settings.seed)
-        self.readout = tokens.readout
+        self.readout, self.classes = tokens.readout, tokens.classes
+        self.head = linear_head(width, tokens.answers // tokens.readout * tokens.classes, settings.seed)
         self.input_dropout = settings.input_dropout
         self.frozen_dropout = settings.frozen_dropout
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(group_of(name) in settings.trainable)
 
-    def forward(self, inputs: Float[Tensor, "batch token feature"]) -> Float[Tensor, "batch readout class"]:
-        """Class scores at the last `readout` tokens."""
+    def forward(self, inputs: Float[Tensor, "batch token feature"]) -> Float[Tensor, "batch answer class"]:
+        """Class scores of each answer, read off the last `readout` tokens, the first token's answers first."""
         x = F.dropout(self.adapter(inputs), self.input_dropout, self.training)
-        return self.head(self.backbone(x, self.readout))
+        return self.head(self.backbone(x, self.readout)).unflatten(-1, (-1, self.classes)).flatten(1, 2)
 
     def train(self, mode: bool = True) -> FrozenPretrainedTransformer:
         """Training mode for what trains; the frozen body follows only when `frozen_dropout` says so."""

@@ -1,7 +1,8 @@
 """Multinomial logistic regression by L-BFGS, along a path of penalties.
 
-The loss is mean cross-entropy + λ/2 ‖W‖², biases free (scikit-learn's C is 1 / (λ × rows)). Products run in float32,
-sums over rows in float64. The path goes from the strongest penalty to the weakest, each fit started from the last.
+The loss is mean cross-entropy + λ/2 ‖W‖², biases free (scikit-learn's C is 1 / (λ × rows)). A row may have several
+answers, each with a softmax of its own over the classes; their cross-entropies add up. Products run in float32, sums
+over rows in float64. The path goes from the strongest penalty to the weakest, each fit started from the last.
 """
 
 from __future__ import annotations
@@ -37,18 +38,21 @@ class Standardisation:
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Scores `x @ weight + bias` of each class."""
+    """Scores `x @ weight + bias` of each answer's classes, the answers side by side."""
 
-    weight: Float64[np.ndarray, "feature class"]
-    bias: Float64[np.ndarray, "class"]
+    weight: Float64[np.ndarray, "feature score"]
+    bias: Float64[np.ndarray, "score"]
+    classes: int
 
-    def scores(self, x: Float32[np.ndarray, "row feature"]) -> Float32[np.ndarray, "row class"]:
+    def scores(self, x: Float32[np.ndarray, "row feature"]) -> Float32[np.ndarray, "row answer class"]:
         """One score a class; the largest wins."""
-        return x @ self.weight.astype(np.float32) + self.bias.astype(np.float32)
+        flat = x @ self.weight.astype(np.float32) + self.bias.astype(np.float32)
+        return flat.reshape(len(x), -1, self.classes)
 
-    def loss(self, x: Float32[np.ndarray, "row feature"], labels: Integer[np.ndarray, "row"]) -> float:
-        """Mean cross-entropy in nats, without the penalty."""
-        return float(-_log_softmax(self.scores(x))[np.arange(len(labels)), labels].mean(dtype=np.float64))
+    def loss(self, x: Float32[np.ndarray, "row feature"], labels: Integer[np.ndarray, "row answer"]) -> float:
+        """Mean cross-entropy of a row in nats, its answers added up, without the penalty."""
+        log_p = np.take_along_axis(_log_softmax(self.scores(x)), labels[:, :, None].astype(np.int64), axis=2)
+        return -float(log_p.sum(dtype=np.float64)) / max(1, len(x))
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Fit:
 
 def fit_path(
     x: Float32[np.ndarray, "row feature"],
-    labels: Integer[np.ndarray, "row"],
+    labels: Integer[np.ndarray, "row answer"],
     classes: int,
     penalties: tuple[float, ...],
     iterations: int,
@@ -77,16 +81,16 @@ def fit_path(
         penalties: the values of λ.
         iterations: L-BFGS iterations at most for each; a fit that needs more is marked as not converged.
     """
-    width = x.shape[1]
-    flat = np.zeros((width + 1) * classes)
     one_hot = np.eye(classes, dtype=np.float32)[labels]
+    shape = (x.shape[1] + 1, labels.shape[1] * classes)
+    flat = np.zeros(shape[0] * shape[1])
     path = []
     for penalty in sorted(penalties, reverse=True):
         options = {"maxiter": iterations, "gtol": GRADIENT_TOLERANCE, "ftol": 64 * np.finfo(float).eps, "maxcor": 20}
         found = minimize(_objective, flat, (x, one_hot, penalty), "L-BFGS-B", jac=True, options=options)
         flat = found.x
-        parameters = flat.reshape(width + 1, classes)
-        model = LinearModel(parameters[:-1].copy(), parameters[-1].copy())
+        parameters = flat.reshape(shape)
+        model = LinearModel(parameters[:-1].copy(), parameters[-1].copy(), classes)
         path.append(Fit(penalty, model, int(found.nfev), bool(np.abs(found.jac).max() <= GRADIENT_TOLERANCE)))
     return path
 
@@ -94,21 +98,21 @@ def fit_path(
 def _objective(
     flat: Float64[np.ndarray, "parameter"],
     x: Float32[np.ndarray, "row feature"],
-    one_hot: Float32[np.ndarray, "row class"],
+    one_hot: Float32[np.ndarray, "row answer class"],
     penalty: float,
 ) -> tuple[float, Float64[np.ndarray, "parameter"]]:
     """The loss and its gradient: with P = softmax(XW + b) and targets Y, ∇W = Xᵀ(P − Y) / rows + λW."""
     parameters = flat.reshape(x.shape[1] + 1, -1)
     weight = parameters[:-1]
-    log_p = _log_softmax(LinearModel(weight, parameters[-1]).scores(x))
+    log_p = _log_softmax(LinearModel(weight, parameters[-1], one_hot.shape[2]).scores(x))
     loss = -float((log_p * one_hot).sum(dtype=np.float64)) / len(x)
-    error = np.exp(log_p) - one_hot
+    error = (np.exp(log_p) - one_hot).reshape(len(x), -1)
     gradient = np.empty_like(parameters)
     gradient[:-1] = (x.T @ error) / len(x) + penalty * weight
     gradient[-1] = error.mean(axis=0, dtype=np.float64)
     return loss + penalty / 2 * float((weight**2).sum()), gradient.reshape(-1)
 
 
-def _log_softmax(scores: Float32[np.ndarray, "row class"]) -> Float32[np.ndarray, "row class"]:
-    shifted = scores - scores.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+def _log_softmax(scores: Float32[np.ndarray, "row answer class"]) -> Float32[np.ndarray, "row answer class"]:
+    shifted = scores - scores.max(axis=2, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=2, keepdims=True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, UInt8
+from jaxtyping import Float32, Integer
 from threadpoolctl import threadpool_limits
 
 from pipeline.costs.flops import logistic_epoch_flops
@@ -19,17 +19,23 @@ from pipeline.tasks.scoring import accuracy
 
 @dataclass(frozen=True)
 class Examples:
-    """One split: standardised rows, one for each readout position, and the class of each.
+    """One split: standardised rows, one for each readout position, and each row's answers.
 
     One linear layer serves all readout positions, as in FPT; so they are rows like any other.
     """
 
     x: Float32[np.ndarray, "row feature"]
-    labels: UInt8[np.ndarray, "example readout"]
+    labels: Integer[np.ndarray, "row answer"]
+
+    @classmethod
+    def of(cls, store: FeatureStore, split: str, standardisation: Standardisation) -> Examples:
+        """A split of a store; an example's answers are shared out among its readout positions, the first's first."""
+        x = standardisation.apply(_rows(store, split))
+        return cls(x, store.labels(split).reshape(len(x), -1))
 
     def accuracy(self, fit: Fit) -> float | None:
-        """The share of positions that the fit gets right; None when there are none."""
-        return accuracy(fit.model.scores(self.x).argmax(axis=1).reshape(self.labels.shape), self.labels)
+        """The share of answers that the fit gets right; None when there are none."""
+        return accuracy(fit.model.scores(self.x).argmax(axis=2), self.labels)
 
 
 def run_probe(store: FeatureStore, settings: ProbeSettings, key: str) -> tuple[dict[str, Any], CostRecord]:
@@ -43,15 +49,11 @@ def run_probe(store: FeatureStore, settings: ProbeSettings, key: str) -> tuple[d
     """
     clock, classes = Clock(), store.attributes["classes"]
     with threadpool_limits(settings.threads):
-        rows = _rows(store, "train")
         with clock.measuring():
-            standardisation = Standardisation.fit(rows)
-            train = Examples(standardisation.apply(rows), store.labels("train"))
-            path = fit_path(train.x, train.labels.reshape(-1), classes, settings.penalties, settings.iterations)
-        validation, test = (
-            Examples(standardisation.apply(_rows(store, split)), store.labels(split))
-            for split in ("validation", "test")
-        )
+            standardisation = Standardisation.fit(_rows(store, "train"))
+            train = Examples.of(store, "train", standardisation)
+            path = fit_path(train.x, train.labels, classes, settings.penalties, settings.iterations)
+        validation, test = (Examples.of(store, split, standardisation) for split in ("validation", "test"))
         table = [_validated(fit, validation) for fit in path]
         chosen = max(range(len(path)), key=lambda i: (table[i]["validation_accuracy"], -table[i]["validation_loss"]))
         test_accuracy = test.accuracy(path[chosen])
@@ -62,7 +64,7 @@ def run_probe(store: FeatureStore, settings: ProbeSettings, key: str) -> tuple[d
         "validation_accuracy": table[chosen]["validation_accuracy"],
         "penalty": path[chosen].penalty,
         "converged": path[chosen].converged,
-        "trained_parameters": path[chosen].model.weight.size + classes,
+        "trained_parameters": path[chosen].model.weight.size + path[chosen].model.bias.size,
         "epochs": epochs,
         "path": table,
         "floors": store.manifest["floors"],
@@ -71,10 +73,10 @@ def run_probe(store: FeatureStore, settings: ProbeSettings, key: str) -> tuple[d
         stage="probe",
         key=key,
         seconds=clock.seconds,
-        flops=epochs * logistic_epoch_flops(len(train.x), train.x.shape[1], classes),
+        flops=epochs * logistic_epoch_flops(len(train.x), train.x.shape[1], path[chosen].model.bias.size),
         peak_bytes=peak_memory_bytes(),
         device="cpu",
-        examples=len(train.labels),
+        examples=len(store.labels("train")),
         seconds_per_epoch=clock.seconds / epochs,
     )
     return metrics, cost
@@ -92,5 +94,5 @@ def _validated(fit: Fit, validation: Examples) -> dict[str, Any]:
         "epochs": fit.epochs,
         "converged": fit.converged,
         "validation_accuracy": validation.accuracy(fit),
-        "validation_loss": fit.model.loss(validation.x, validation.labels.reshape(-1)),
+        "validation_loss": fit.model.loss(validation.x, validation.labels),
     }

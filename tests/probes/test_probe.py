@@ -26,12 +26,12 @@ def store(tiny_tokens, tiny_bert, tmp_path_factory):
 def test_the_penalty_is_chosen_on_validation_and_test_is_scored_with_it(store):
     metrics, cost = run_probe(store, SETTINGS, "xor-tiny")
     rows = {split: store.read(split).reshape(-1, 64) for split in ("train", "validation", "test")}
-    labels = {split: store.labels(split).reshape(-1) for split in rows}
+    labels = {split: store.labels(split).reshape(-1, 1) for split in rows}
     standardise = Standardisation.fit(rows["train"])
     path = fit_path(standardise.apply(rows["train"]), labels["train"], 2, SETTINGS.penalties, 100)
 
     def score(fit, split):
-        return np.mean(fit.model.scores(standardise.apply(rows[split])).argmax(axis=1) == labels[split])
+        return np.mean(fit.model.scores(standardise.apply(rows[split])).argmax(axis=2) == labels[split])
 
     best = max(score(fit, "validation") for fit in path)
     chosen = next(fit for fit in path if fit.penalty == metrics["penalty"])
