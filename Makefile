@@ -24,7 +24,7 @@ install:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Permafrost needs Python 3.11 or newer; name one: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^uv==[0-9.]*' requirements.lock)"
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	cp requirements.lock $(INSTALLED)
 
 .PHONY: dvc-ready
