@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor, nn
 
-from pipeline.looped.gadgets import FeedForwardBuilder
+from pipeline.looped.gadgets import FeedForwardBuilder, Form
 
 S = TypeVar("S")
 
@@ -34,8 +34,8 @@ class Head:
 
 def head(
     width: int,
-    scores: Sequence[tuple[dict[int, float], dict[int, float]]],
-    moves: Sequence[tuple[dict[int, float], dict[int, float]]],
+    scores: Sequence[tuple[Form, Form]],
+    moves: Sequence[tuple[Form, Form]],
 ) -> Head:
     """A head from sparse forms.
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from pipeline.errors import PermafrostError
 from pipeline.looped import subleq_layers as layers
 from pipeline.looped.fast_path import FastPath
 from pipeline.looped.isa import SubleqProgram
@@ -26,60 +24,9 @@ from pipeline.looped.numerics import (
     require_lambda,
     require_word_bits,
 )
+from pipeline.looped.runs import Run
 
 READS = ("direct", "paper")
-
-
-class NotHalted(PermafrostError):
-    """A program that was still running when its steps were used up."""
-
-
-@dataclass(frozen=True)
-class SubleqRun:
-    """The end of a run of a batch of programs. `status` says how each ended."""
-
-    loop: Loop[Tensor]
-    layout: Layout
-    programs: tuple[SubleqProgram, ...]
-
-    @property
-    def steps(self) -> list[int]:
-        """Instructions that each program executed before HALT, or until the limit."""
-        return self.loop.steps.tolist()
-
-    @property
-    def status(self) -> list[str]:
-        """`halted` or `step limit`, one a program."""
-        return ["halted" if done else "step limit" for done in self.loop.halted.tolist()]
-
-    def partial_memory(self) -> list[list[int]]:
-        """Each program's memory, also of those that were stopped by the limit."""
-        words = self.layout.memory(self.loop.state).tolist()
-        return [row[: len(program.memory)] for row, program in zip(words, self.programs, strict=True)]
-
-    def memory(self) -> list[list[int]]:
-        """Each program's memory.
-
-        Raises:
-            NotHalted: a program did not reach HALT within the step limit.
-        """
-        require_halted(self.loop)
-        return self.partial_memory()
-
-    def values(self, name: str, program: int = 0) -> list[int]:
-        """The array `name` in the final memory of one program of the batch; raises like `memory`."""
-        return self.programs[program].values(self.memory()[program], name)
-
-
-def require_halted(loop: Loop[Tensor]) -> None:
-    """Refuse to pass off a partial result as a result."""
-    if not bool(loop.halted.all()):
-        running = [index for index, done in enumerate(loop.halted.tolist()) if not done]
-        raise NotHalted(
-            f"program {running[0]} has not halted after {int(loop.steps[running[0]])} steps"
-            + (f" (and {len(running) - 1} more of the batch)" if len(running) > 1 else ""),
-            mend="raise the step limit (--max-steps), or look for its endless loop with a trace (--trace)",
-        )
 
 
 class SubleqMachine:
@@ -150,7 +97,7 @@ class SubleqMachine:
 
     def run(
         self, programs: Sequence[SubleqProgram], max_steps: int = 10_000, *, fast: bool = False, check_every: int = 1
-    ) -> SubleqRun:
+    ) -> Run[SubleqProgram]:
         """Loop the network over a batch of programs until all have halted, at most `max_steps` instructions.
 
         Args:
@@ -170,7 +117,7 @@ class SubleqMachine:
         else:
             halted = partial(self._halted, halts=halts)
             loop = run_until_halt(self.network, x, halted, max_steps, check_every)
-        return SubleqRun(loop, self.layout, tuple(programs))
+        return Run(loop, tuple(programs), lambda state: self.layout.memory(state).tolist())
 
     def _halted(self, x: Tensor, halts: Int64[Tensor, " batch"]) -> Tensor:
         return self.layout.counter(x) == halts
