@@ -77,6 +77,7 @@ class _Emitter:
         default_factory=lambda: {"out": 0, "minus_one": -1, "two": 2, "ten": 10, "minus_ten": -10}
     )
     lines: list[str] = field(default_factory=list)
+    labels: int = 0
 
     def cell(self, value: int = 0) -> str:
         name = f"c{len(self.cells)}"
@@ -162,8 +163,5 @@ class _Emitter:
         return half
 
     def label(self) -> str:
-        """A label that no other line has; labels need no data, but share the counter of the cells' names."""
         self.labels += 1
         return f"l{self.labels}"
-
-    labels: int = 0
