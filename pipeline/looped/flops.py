@@ -20,8 +20,8 @@ class LayerShape:
 def pass_flops(columns: int, width: int, layers: list[LayerShape]) -> int:
     """FLOPs of one instruction of one program on a state of `columns` x `width`.
 
-    Per head: queries and keys 2 * 2 n d s, values and output 2 * 2 n d r, scores 2 n^2 s, mixing 2 n^2 r. Per layer: the
-    feed-forward products 2 * 2 n d h. Softmax, ReLU, biases and residual sums are left out, as usual.
+    Per head: queries and keys 2 * 2 n d s, values and output 2 * 2 n d r, scores 2 n^2 s, mixing 2 n^2 r. Per layer:
+    the feed-forward products 2 * 2 n d h. Softmax, ReLU, biases and residual sums are left out, as usual.
     """
     total = 0
     for layer in layers:

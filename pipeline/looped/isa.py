@@ -136,7 +136,9 @@ class FleqProgram:
 def find_symbol(symbols: Mapping[str, Symbol], name: str) -> Symbol:
     """The cells called `name`, or a ProgramError that names the nearest."""
     if name not in symbols:
-        raise ProgramError(f"the program has no data called {name!r}{nearest(name, list(symbols))}")
+        raise ProgramError(
+            f"the program has no data called {name!r}{nearest(name, [other for other in symbols if other != ZERO])}"
+        )
     if name == ZERO:
         raise ProgramError(f"{ZERO} always holds 0", mend="declare a cell of your own in .data")
     return symbols[name]

@@ -1,4 +1,4 @@
-"""One thread for all tests here: the matrices are small, and threads waiting for each other cost more than they give."""
+"""One thread for all tests here: the matrices are small, and threads would mostly wait for each other."""
 
 from __future__ import annotations
 

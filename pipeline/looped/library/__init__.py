@@ -1,4 +1,4 @@
-"""Programs that come with the machines: files of program text, and builders for those whose code grows with the data."""
+"""Programs that come with the machines: files of program text, and builders where the code grows with the data."""
 
 from __future__ import annotations
 

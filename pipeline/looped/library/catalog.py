@@ -118,13 +118,17 @@ def sgd_two_layers_case() -> Case:
     error = v[:, 0] @ np.maximum(hidden, 0) - t[0, 0]
     gradient_v = error * np.maximum(hidden, 0)
     gradient_w = np.outer(error * v[:, 0] * (hidden > 0), x[:, 0])
-    return _reals("sgd_two_layers", {}, {"W": w - rate[0, 0] * gradient_w, "v": v[:, 0] - rate[0, 0] * gradient_v}, (1e-8, 2e-3))
+    return _reals(
+        "sgd_two_layers", {}, {"W": w - rate[0, 0] * gradient_w, "v": v[:, 0] - rate[0, 0] * gradient_v}, (1e-8, 2e-3)
+    )
 
 
 CASES: dict[str, Callable[[], dict[str, Case]]] = {"subleq": subleq_cases, "fleq": fleq_cases}
 
 
-def largest_error(program: SubleqProgram | FleqProgram, memory: list[Any], answers: Mapping[str, Sequence[Any]]) -> float:
+def largest_error(
+    program: SubleqProgram | FleqProgram, memory: list[Any], answers: Mapping[str, Sequence[Any]]
+) -> float:
     """The largest difference between a memory and the known answers."""
     worst = 0.0
     for name, expected in answers.items():
