@@ -49,14 +49,23 @@ def show(program: str) -> None:
 
 @main.command()
 @click.argument("program")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUES", help="Data to start from: a=7, list=3,1,2; in "
-              "FLEQ a scalar, a vector 1,2,3 or a matrix 1,2/3,4. May be repeated.")  # fmt: skip
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Data to start from: a=7, list=3,1,2; in FLEQ a scalar, a vector 1,2,3 or a matrix 1,2/3,4. May be repeated.",
+)
 @click.option("--word", type=click.IntRange(2, 63), help="Bits of a SUBLEQ word, instead of the program's own.")
 @click.option("--max-steps", type=click.IntRange(0), default=10_000, show_default=True, help="Instructions at most.")
 @click.option("--dtype", type=click.Choice(list(DTYPES)), help="Default: float32 for SUBLEQ, float64 for FLEQ.")
 @click.option("--trace", "traced", is_flag=True, help="Print the state before every loop as a table.")
-@click.option("--attention", type=(click.IntRange(0), click.Path(dir_okay=False, path_type=Path)), metavar="LOOP FILE",
-              help="Write where each head looks in that loop, from 0, as a PNG.")  # fmt: skip
+@click.option(
+    "--attention",
+    type=(click.IntRange(0), click.Path(dir_okay=False, path_type=Path)),
+    metavar="LOOP FILE",
+    help="Write where each head looks in that loop, from 0, as a PNG.",
+)
 def run(
     program: str,
     settings: tuple[str, ...],

@@ -59,17 +59,22 @@ def assemble_fleq(text: str, name: str = "program") -> FleqProgram:
 
 def _split_cells(source: Source, statement: Statement) -> list[list[Word]]:
     """The words of each cell of a data line: one cell, or several in brackets."""
-    if not any(word.text.startswith("[") for word in statement.words):
+    if not any(word.text in "[]" for word in statement.words):
         return [list(statement.words)] if statement.words else []
     cells: list[list[Word]] = []
+    inside = False
     for word in statement.words:
-        if word.text.startswith("["):
-            cells.append([])
-        text = word.text.removeprefix("[").removesuffix("]")
-        if not cells or (not text and word.text not in ("[", "]")):
+        if (word.text == "[") == inside:  # a bracket that opens inside, or anything else outside
+            if inside or word.text == "]":
+                raise source.error(word, "brackets that do not match", "write `name: [1 2] [3 4]`")
             raise source.error(word, "a value outside brackets", "write `name: [1 2] [3 4]`")
-        if text:
-            cells[-1].append(Word(text, word.line, word.column + word.text.startswith("[")))
+        if word.text == "[":
+            cells.append([])
+        elif word.text != "]":
+            cells[-1].append(word)
+        inside = word.text != "]"
+    if inside or not all(cells):
+        raise source.error(statement.words[-1], "a bracket without its end or without a value", "write `name: [1] [2]`")
     return cells
 
 

@@ -169,7 +169,7 @@ def fill_cell(value: np.ndarray, size: int, name: str) -> Cell:
         shape = " x ".join(map(str, value.shape))
         raise ProgramError(f"{name} is {shape}, a cell is {size} x {size}", mend=f"`.cells {max(matrix.shape)}`")
     if not np.isfinite(matrix).all():
-        raise ProgramError(f"{name} holds a value that is not finite")
+        raise ProgramError(f"{name} is not finite", mend="use finite numbers")
     cell = np.zeros((size, size))
     cell[: matrix.shape[0], : matrix.shape[1]] = matrix
     return cell

@@ -163,7 +163,7 @@ class Layout:
         """
         distance = (x - x.round().clamp(-1, 1)).abs().nan_to_num(nan=torch.inf)
         if float(distance.max()) >= tolerance:
-            batch, column, row = (int(i) for i in torch.unravel_index(distance.argmax(), distance.shape))
+            batch, column, row = (distance == distance.max()).nonzero()[0].tolist()
             name = next(name for name in self.rows.names() if row in self.rows[name])
             value = float(x[batch, column, row])
             raise LatticeError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.errors import PermafrostError
 
 NAME = re.compile(r"[A-Za-z_]\w*\Z")
-_WORD = re.compile(r"<=|[^\s:;/]+|[:/]")
+_WORD = re.compile(r"<=|[^\s:;/\[\]]+|[:/\[\]]")
 
 
 class AssemblyError(PermafrostError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from itertools import product
 
 import pytest
@@ -41,9 +42,14 @@ def pairs(bits: int) -> list[tuple[int, int]]:
     return list(product(words, words))
 
 
-def assert_subtracts(machine: SubleqMachine, bits: int) -> None:
+@cache
+def pair_programs(bits: int) -> list[SubleqProgram]:
     template = assemble(PAIR.format(a=0, b=0), word_bits=bits)
-    programs = [template.with_values({"a": [a], "b": [b]}) for a, b in pairs(bits)]
+    return [template.with_values({"a": [a], "b": [b]}) for a, b in pairs(bits)]
+
+
+def assert_subtracts(machine: SubleqMachine, bits: int) -> None:
+    programs = pair_programs(bits)
     run = machine.run(programs, max_steps=5, fast=True)
     for (a, b), program, memory in zip(pairs(bits), programs, run.memory(), strict=True):
         difference = wrap(b - a, bits)
