@@ -1,8 +1,9 @@
 """FLEQ's function blocks: all compute at once on the loaded operands, and the opcode lets one of them through.
 
 A matrix product is read off the softmax itself (arXiv 2301.13196, section 5 and appendix, "matrix multiplication by
-linearizing the softmax"). Deviation: two heads with opposite signs, whose difference is a sinh and so has no constant
-and no quadratic term; what remains is about c^2 |x|^3 / 6 plus rounding / c.
+linearizing the softmax"). Deviation: two heads with opposite signs have a sinh as their difference, without constant
+and quadratic term; two more at twice the scale cancel the cubic one: (8 sinh(cx) - sinh(2cx)) / 6c = x - c^4 x^5 / 30.
+What remains beside that is rounding / c, so that c may be larger than with two heads, and the result more accurate.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def functions(layout: FleqLayout, scale: float, weights: FunctionWeights) -> Lay
     """Layer 3: OUT := f(A, B) in the scratch columns for the operation whose row in NO is 0; operands cleared."""
     rows, ffn = layout.rows, FeedForwardBuilder(layout.width)
     heads = [
-        *(_product_head(layout, weights, sign) for sign in (1.0, -1.0)),
+        *(_product_head(layout, weights, *term) for term in ((1.0, 8.0), (-1.0, -8.0), (2.0, -1.0), (-2.0, 1.0))),
         *(_transpose_head(layout, scale, column) for column in range(layout.sizes.cell)),
         _indirect_head(layout, scale),
     ]
@@ -79,19 +80,17 @@ def _from_attention(ffn: FeedForwardBuilder, rows: Rows, gates: dict[str, Gate],
             ffn.add({rows["TB"][i * cell + k]: 1.0}, {out: 1.0}, gates["tr"] + Gate({elsewhere: -SHUT}))
 
 
-def _product_head(layout: FleqLayout, weights: FunctionWeights, sign: float) -> Head:
-    """Half of MB := A^T B: scratch column j scores column i with sign c (a_i . b_j), and the sink with C.
+def _product_head(layout: FleqLayout, weights: FunctionWeights, multiple: float, share: float) -> Head:
+    """One term of MB := A^T B: scratch column j scores column i with multiple c (a_i . b_j), and the sink with C.
 
-    The weight on column i is exp(sign c x) / Den with Den = e^C + n - 1 up to O(c), hence the factor Den / 2c. Only
-    scratch columns have a value; the weights e^0 of all others would add a constant.
+    The weight on column i is exp(multiple c x) / Den with Den = e^C + n - 1 up to O(c), hence the factor Den / 12c.
+    Only scratch columns have a value; the weights e^0 of all others would add a constant.
     """
-    rows = layout.rows
-    factor = (math.exp(weights.sink) + layout.sizes.columns - 1) / (2 * weights.product_scale)
-    scores: list[tuple[Form, Form]] = [
-        ({b: sign * weights.product_scale}, {a: 1.0}) for a, b in zip(rows["A"], rows["B"], strict=True)
-    ]
+    rows, scale = layout.rows, multiple * weights.product_scale
+    factor = share * (math.exp(weights.sink) + layout.sizes.columns - 1) / (12 * weights.product_scale)
+    scores: list[tuple[Form, Form]] = [({b: scale}, {a: 1.0}) for a, b in zip(rows["A"], rows["B"], strict=True)]
     scores.append(({rows.one("IND"): weights.sink}, {rows.one("SINK"): 1.0}))
-    moves = [({own: sign}, {result: factor}) for own, result in zip(rows["SOFF"], rows["MB"], strict=True)]
+    moves = [({own: 1.0}, {result: factor}) for own, result in zip(rows["SOFF"], rows["MB"], strict=True)]
     return head(layout.width, scores, moves)
 
 

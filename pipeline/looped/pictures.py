@@ -31,7 +31,7 @@ def draw_attention(network: LoopedTransformer, x: Float[Tensor, "batch column wi
     figure.suptitle(title)
     for place, (name, weights) in enumerate(heads, start=1):
         axes = figure.add_subplot(down, across, place)
-        axes.imshow(weights, cmap="magma", vmin=0.0, vmax=1.0, interpolation="nearest")
+        axes.imshow(weights.numpy(), cmap="magma", vmin=0.0, vmax=1.0, interpolation="nearest")
         axes.set_title(name, fontsize=9)
         axes.set_xlabel("key column", fontsize=8)
         axes.set_ylabel("query column", fontsize=8)

@@ -10,11 +10,13 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline.looped.assembler import assemble
 from pipeline.looped.isa import ProgramError, SubleqProgram
 
-Expression = int | tuple[str, list["Expression"]]
+Expression = int | tuple[str, list[Any]]
+"""A digit, or an operator and its arguments, which are expressions."""
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 
 
