@@ -113,14 +113,19 @@ class FeedForwardBuilder:
     ) -> tuple[Float64[Tensor, "hidden width"], Float64[Tensor, " hidden"], Float64[Tensor, "width hidden"]]:
         """The weights `w1`, `b1`, `w2` of `x + w2 relu(w1 x + b1)`."""
         hidden = len(self._inputs)
-        w1 = torch.zeros(hidden, self.width, dtype=torch.float64)
-        w2 = torch.zeros(self.width, hidden, dtype=torch.float64)
-        for index, (inputs, outputs) in enumerate(zip(self._inputs, self._outputs, strict=True)):
-            for row, weight in inputs.items():
-                w1[index, row] = weight
-            for row, weight in outputs.items():
-                w2[row, index] = weight
+        w1 = _dense(self._inputs, hidden, self.width)
+        w2 = _dense(self._outputs, hidden, self.width).T.contiguous()
         return w1, torch.tensor(self._biases, dtype=torch.float64), w2
+
+
+def _dense(forms: Sequence[Form], hidden: int, width: int) -> Float64[Tensor, "hidden width"]:
+    """One row of a matrix a form."""
+    entries = [(index, row, weight) for index, form in enumerate(forms) for row, weight in form.items()]
+    matrix = torch.zeros(hidden, width, dtype=torch.float64)
+    if entries:
+        units, rows, weights = zip(*entries, strict=True)
+        matrix[list(units), list(rows)] = torch.tensor(weights, dtype=torch.float64)
+    return matrix
 
 
 def increment(ffn: FeedForwardBuilder, counter: Sequence[int], result: Sequence[int], one: int) -> None:

@@ -124,15 +124,20 @@ class Layout:
         x[:, :, rows.cut("POS")] = self.positions().double()
         x[:, 0, rows.one("IND")] = 1
         x[:, 0, rows.cut("PC")] = to_bits(torch.tensor(1 + sizes.memory), sizes.address_bits)
-        for state, program in zip(x, programs, strict=True):
+        for program in programs:
             self._require_fit(program)
-            padding = [0] * (sizes.memory - len(program.memory))
-            words = torch.tensor([*program.memory, *padding], dtype=torch.int64)
-            state[1 : 1 + sizes.memory, rows.cut("MEM")] = to_bits(words, sizes.word_bits)
-            code = [*program.code, *[program.code[-1]] * (sizes.code - len(program.code))]
-            fields = [[1 + line.a, 1 + line.b, 1 + sizes.memory + line.target] for line in code]
-            state[1 + sizes.memory :, rows.cut("CMD")] = to_bits(torch.tensor(fields), sizes.address_bits).flatten(1)
+        words = [[*program.memory, *[0] * (sizes.memory - len(program.memory))] for program in programs]
+        x[:, 1 : 1 + sizes.memory, rows.cut("MEM")] = to_bits(torch.tensor(words), sizes.word_bits).double()
+        fields = [self._fields(program) for program in programs]
+        x[:, 1 + sizes.memory :, rows.cut("CMD")] = (
+            to_bits(torch.tensor(fields), sizes.address_bits).flatten(2).double()
+        )
         return x.to(dtype)
+
+    def _fields(self, program: SubleqProgram) -> list[list[int]]:
+        """Every instruction as three column numbers."""
+        code = [*program.code, *[program.code[-1]] * (self.sizes.code - len(program.code))]
+        return [[1 + line.a, 1 + line.b, 1 + self.sizes.memory + line.target] for line in code]
 
     def _require_fit(self, program: SubleqProgram) -> None:
         limits = (self.sizes.memory, self.sizes.code)
