@@ -117,8 +117,10 @@ class Layout:
         """The start states of programs. Shorter ones are padded with empty cells and copies of their HALT.
 
         Raises:
-            ProgramError: a program has more cells, instructions or word bits than this layout.
+            ProgramError: no program, or one with more cells, more instructions or other words than this layout.
         """
+        if not programs:
+            raise ProgramError("there is no program to encode", mend="give at least one")
         rows, sizes = self.rows, self.sizes
         x = torch.zeros(len(programs), sizes.columns, self.width, dtype=torch.float64)
         x[:, :, rows.cut("POS")] = self.positions().double()

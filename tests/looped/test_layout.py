@@ -42,6 +42,8 @@ def test_programs_that_do_not_fit_are_refused() -> None:
         SubleqMachine(Sizes(6, 1, 8)).encode([program])
     with pytest.raises(ProgramError, match="words have 8 bits, the machine's 9"):
         SubleqMachine(Sizes(6, 9, 9)).encode([program])
+    with pytest.raises(ProgramError, match="no program to encode"):
+        SubleqMachine(Sizes(6, 9, 8)).encode([])
     with pytest.raises(ProgramError, match="no program to size"):
         Sizes.of([])
 

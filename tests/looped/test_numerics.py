@@ -10,6 +10,7 @@ import torch
 from pipeline.looped.fleq import FleqMachine
 from pipeline.looped.fleq_layout import FleqSizes
 from pipeline.looped.layout import Sizes
+from pipeline.looped.library import subleq_program
 from pipeline.looped.numerics import PrecisionError
 from pipeline.looped.subleq import SubleqMachine
 
@@ -67,7 +68,7 @@ def test_other_arguments_are_refused() -> None:
 
 def test_fast_path_refuses_tied_reads() -> None:
     with pytest.raises(PrecisionError, match="the fast path serves direct reads"):
-        SubleqMachine(Sizes(5, 5, 8), read="paper").run([], fast=True)
+        SubleqMachine(Sizes.of([subleq_program("add")]), read="paper").run([subleq_program("add")], fast=True)
 
 
 def test_fleq_refuses_what_it_cannot_copy_exactly() -> None:
