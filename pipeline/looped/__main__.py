@@ -13,6 +13,7 @@ import torch
 from pipeline.errors import PermafrostError
 from pipeline.looped.isa import ZERO, FleqProgram, ProgramError, SubleqProgram, find_symbol
 from pipeline.looped.library import description, program_files, read_program
+from pipeline.looped.library.generated import GENERATORS, generate, integers
 from pipeline.looped.runs import NotHalted
 from pipeline.looped.trace import Moment, machine_for, table, trace, value_text
 
@@ -32,8 +33,13 @@ def main() -> None:
 def list_programs() -> None:
     """Show the programs that come with it."""
     files = program_files()
+    wide = max(map(len, files))
     for name, path in files.items():
-        click.echo(f"{name:{max(map(len, files))}}  {description(path)}")
+        click.echo(f"{name:{wide}}  {description(path)}")
+    click.echo("\nMade for their data; an example of it:")
+    for name, generator in GENERATORS.items():
+        data = " ".join(f"--set '{key}={value}'" for key, value in generator.example.items())
+        click.echo(f"{name:{wide}}  {generator.what}\n{'':{wide}}  {data}")
 
 
 @main.command()
@@ -80,7 +86,7 @@ def run(
     Example: python -m pipeline.looped run multiply.sub --set a=7 --set b=9 --trace
     """
     try:
-        loaded = with_settings(read_program(program_files().get(program, Path(program)), word), settings)
+        loaded = load(program, parse_settings(settings), word)
         machine = machine_for(loaded, DTYPES[dtype] if dtype else None)
         moments = list(trace(machine, loaded, max_steps))
         if traced:
@@ -92,27 +98,36 @@ def run(
         _fail(error)
 
 
-def with_settings(program: Any, settings: tuple[str, ...]) -> SubleqProgram | FleqProgram:
-    """A program with the data that `--set` gives.
+def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUES` texts by name.
 
     Raises:
-        ProgramError: text that is not NAME=VALUES, an unknown name, or values that the data cannot take.
+        ProgramError: a text without `=`.
     """
-    values = {}
     for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals:
+        if "=" not in setting:
             raise ProgramError(f"--set {setting} has no =", mend="write --set NAME=VALUE")
-        find_symbol(program.symbols, name)
-        try:
-            values[name] = _integers(text) if isinstance(program, SubleqProgram) else [_matrix(text)]
-        except ValueError as error:
-            raise ProgramError(f"--set {setting}: {error}", mend="write numbers apart by commas") from None
-    return program.with_values(values)
+    return dict(setting.split("=", 1) for setting in settings)
 
 
-def _integers(text: str) -> list[int]:
-    return [int(word) for word in text.replace(",", " ").split()]
+def load(name: str, settings: dict[str, str], word_bits: int | None) -> SubleqProgram | FleqProgram:
+    """A program of the library or a user's own file, with the data that `--set` gives.
+
+    Raises:
+        ProgramError: an unknown name, or values that the data cannot take.
+        AssemblyError: the file is not a program.
+    """
+    if name in GENERATORS:
+        return generate(name, settings, word_bits)
+    program = read_program(program_files().get(name, Path(name)), word_bits)
+    for key in settings:
+        find_symbol(program.symbols, key)
+    try:
+        if isinstance(program, SubleqProgram):
+            return program.with_values({key: integers(text) for key, text in settings.items()})
+        return program.with_values({key: [_matrix(text)] for key, text in settings.items()})
+    except ValueError as error:
+        raise ProgramError(f"--set: {error}", mend="write numbers apart by commas") from None
 
 
 def _matrix(text: str) -> np.ndarray:

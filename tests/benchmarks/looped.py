@@ -83,7 +83,7 @@ def plan(device: str, quick: bool) -> list[tuple[Sizes, int, str]]:
 @click.command()
 @click.option("--json", "output", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows as JSON.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
-@click.option("--threads", default=2, show_default=True, help="CPU threads.")
+@click.option("--threads", default=1, show_default=True, help="CPU threads; more wait for each other at these sizes.")
 @click.option("--quick", is_flag=True, help="Fewer sizes, shorter runs.")
 def main(output: Path | None, device: str, threads: int, quick: bool) -> None:
     """Measure, print a table, and exit with 1 if what must hold does not."""

@@ -38,6 +38,21 @@ def test_run_takes_a_file_of_the_users_own(tmp_path: Path) -> None:
     assert "list = 5 1 4" in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["sort", "--set", "list=4,-1,3"], "list = -1 3 4"),
+        (["reverse"], "list = 2 1 3"),
+        (["search", "--set", "target=2"], "index = 2"),
+        (["bit_xor", "--set", "x=1,1", "--set", "y=1,0"], "out = 0 1"),
+        (["recall", "--set", "query=-4"], "out = 33"),
+        (["listops", "--set", "expression=[MIN 4 [SM 9 9]]"], "out = 4"),
+    ],
+)
+def test_run_makes_programs_for_their_data(arguments: list[str], line: str) -> None:
+    assert line in call("run", *arguments).output.splitlines()
+
+
 def test_run_takes_real_numbers() -> None:
     result = call("run", "transpose.fleq", "--set", "a=1,2/3,4", "--trace")
     assert "b = 1 3 / 2 4" in result.output
@@ -63,6 +78,10 @@ def test_attention_picture_is_a_png(tmp_path: Path) -> None:
         (["add.sub", "--set", "q=1"], 1, "no data called 'q'"),
         (["transpose.fleq", "--set", "a=1,2/3"], 1, "rows of different lengths"),
         (["transpose.fleq", "--dtype", "float16"], 1, "use torch.float64"),
+        (["sort", "--set", "list=1,b"], 1, "write integers apart by commas"),
+        (["sort", "--set", "lst=1"], 1, "did you mean 'list'"),
+        (["recall", "--set", "keys=1"], 1, "1 keys and 3 values"),
+        (["listops", "--set", "expression=[MAX"], 1, "MAX in '[MAX' has no arguments or no end"),
         (["power.sub", "--max-steps", "5"], 3, "has not halted after 5 steps"),
         (["add.sub", "--word", "1"], 2, "Invalid value for '--word'"),
     ],

@@ -46,10 +46,11 @@ def test_3_factorial_of_18_needs_55_bits() -> None:
     assert SubleqMachine.for_programs([program]).run([program], fast=True).values("result") == [6402373705728000]
 
 
-@pytest.mark.parametrize("columns", [9, 20, 24, 33])
+@pytest.mark.parametrize("columns", [14, 20, 24, 33])
 def test_4_any_number_of_columns(columns: int) -> None:
     program = assemble(MULTIPLY)
-    machine = SubleqMachine(Sizes(memory=columns - 8, code=7, word_bits=8) if columns > 13 else Sizes.of([program]))
+    machine = SubleqMachine(Sizes(memory=columns - 8, code=7, word_bits=8))
+    assert machine.sizes.columns == columns
     assert machine.run([program]).values("acc") == [63]
 
 
