@@ -14,7 +14,7 @@ from pipeline.looped.fleq_layers import fleq_layers
 from pipeline.looped.fleq_layout import FleqLayout, FleqSizes
 from pipeline.looped.isa import FleqProgram
 from pipeline.looped.model import Block, LoopedTransformer, run_until_halt
-from pipeline.looped.numerics import SIGNIFICAND_BITS, PrecisionError, name_of, require_lambda
+from pipeline.looped.numerics import SIGNIFICAND_BITS, PrecisionError, name_of, require_full_precision, require_lambda
 from pipeline.looped.runs import Run
 
 FUNCTION_WEIGHTS = {
@@ -56,6 +56,7 @@ class FleqMachine:
         """
         if dtype not in FUNCTION_WEIGHTS:
             raise PrecisionError(f"FLEQ computes with real numbers, {dtype} is too coarse", mend="use torch.float64")
+        require_full_precision(torch.device(device), dtype)
         scale = SCALE[dtype] if scale is None else scale
         significand = SIGNIFICAND_BITS[dtype]
         lowest = math.log(sizes.columns) + significand * math.log(2)

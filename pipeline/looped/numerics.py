@@ -68,3 +68,11 @@ def require_lambda(value: float, lowest: float, why: str) -> None:
     """Refuse a temperature at which attention is not sharp enough."""
     if not value >= lowest or math.isinf(value):
         raise PrecisionError(f"lambda = {value:g} is below {lowest:.3g}, {why}", mend=f"use lambda >= {lowest:.3g}")
+
+
+def require_full_precision(device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse a GPU that multiplies float32 matrices as TF32, which keeps 11 bits of significand."""
+    if device.type == "cuda" and dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32:
+        raise PrecisionError(
+            "TF32 is on: float32 products would keep 11 bits", mend="torch.backends.cuda.matmul.allow_tf32 = False"
+        )

@@ -21,6 +21,7 @@ from pipeline.looped.numerics import (
     PrecisionError,
     require_address_bits,
     require_float,
+    require_full_precision,
     require_lambda,
     require_word_bits,
 )
@@ -60,6 +61,7 @@ class SubleqMachine:
             PrecisionError: words, addresses or lambda that the dtype cannot hold, with the limit and a dtype that can.
         """
         require_float(dtype)
+        require_full_precision(torch.device(device), dtype)
         if not 2 <= sizes.word_bits <= 63:
             raise PrecisionError(f"words have 2 … 63 bits, not {sizes.word_bits}", mend="use `.word 63` or less")
         if read not in READS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from pipeline.looped.fleq import FleqMachine
 from pipeline.looped.fleq_layout import FleqSizes
 from pipeline.looped.layout import Sizes
 from pipeline.looped.library import subleq_program
-from pipeline.looped.numerics import PrecisionError
+from pipeline.looped.numerics import PrecisionError, require_full_precision
 from pipeline.looped.subleq import SubleqMachine
 
 
@@ -64,6 +65,25 @@ def test_other_arguments_are_refused() -> None:
         SubleqMachine(Sizes(5, 5, 8), read="tied")
     with pytest.raises(PrecisionError, match="words have 2 … 63 bits, not 64"):
         SubleqMachine(Sizes(5, 5, 64))
+
+
+@pytest.fixture
+def _tf32() -> Iterator[None]:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@pytest.mark.usefixtures("_tf32")
+def test_tensor_cores_that_round_float32_are_refused() -> None:
+    require_full_precision(torch.device("cuda"), torch.float64)
+    require_full_precision(torch.device("cpu"), torch.float32)
+    with pytest.raises(PrecisionError, match="TF32 is on"):
+        require_full_precision(torch.device("cuda"), torch.float32)
+
+
+def test_full_float32_is_welcome_on_a_gpu() -> None:
+    require_full_precision(torch.device("cuda"), torch.float32)
 
 
 def test_fast_path_refuses_tied_reads() -> None:

@@ -11,7 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.errors import PermafrostError
 from pipeline.looped.assembler import assemble
+from pipeline.looped.cuda_graph import GraphedStep
+from pipeline.looped.fast_path import FastPath
 from pipeline.looped.isa import SubleqProgram
 from pipeline.looped.layout import Sizes
 from pipeline.looped.oracle import run_subleq, wrap
@@ -126,6 +129,41 @@ def test_fast_path_passes_through_the_same_states_as_the_dense_network(dtype: to
         assert torch.equal(dense.loop.state, fast.loop.state)
         assert dense.steps == fast.steps
         assert dense.status == fast.status
+
+
+@pytest.mark.parametrize(("read", "scale", "drift"), [("direct", 30.0, 0.3), ("paper", 100.0, 1e-3)])
+def test_direct_reads_survive_a_drifted_register_where_tied_ones_do_not(read: str, scale: float, drift: float) -> None:
+    sizes = Sizes(memory=60, code=67, word_bits=8)
+    machine = SubleqMachine(sizes, torch.float64, read=read, scale=scale)
+    x = machine.encode([assemble(MULTIPLY)])
+    x[:, 0, machine.layout.rows.cut("PC")] *= 1 + drift
+    weight = float(machine.network.layers[0].attention(x)[0, 0, 0, 1 + sizes.memory])
+    if read == "direct":
+        assert weight > 1 - 5e-6
+    else:
+        assert abs(weight - 0.5) > 0.1  # it should be one half
+
+
+@pytest.mark.gpu
+def test_cuda_graph_of_the_fast_path_equals_the_dense_network() -> None:
+    programs = mixed_programs()
+    machine = SubleqMachine(Sizes.of(programs), device="cuda")
+    x = machine.encode(programs)
+    path = FastPath(machine.network, machine.layout, machine.scale)
+    parts = path.split(x)
+    step = GraphedStep(path, parts)
+    with torch.inference_mode():
+        for _ in range(30):
+            x, parts = machine.network(x), step(parts)
+    assert torch.equal(machine.layout.memory(path.join(x, parts)), machine.layout.memory(x))
+
+
+def test_cuda_graph_refuses_a_machine_on_the_cpu() -> None:
+    programs = mixed_programs()
+    machine = SubleqMachine(Sizes.of(programs))
+    path = FastPath(machine.network, machine.layout, machine.scale)
+    with pytest.raises(PermafrostError, match="CUDA graphs need a machine on a GPU"):
+        GraphedStep(path, path.split(machine.encode(programs)))
 
 
 def mixed_programs() -> list[SubleqProgram]:
