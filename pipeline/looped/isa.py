@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -131,6 +132,9 @@ class FleqProgram:
             require_length(name, len(cells), symbol.length)
             memory[symbol.start : symbol.start + symbol.length] = [fill_cell(cell, self.size, name) for cell in cells]
         return replace(self, memory=tuple(memory))
+
+
+AnyProgram = TypeVar("AnyProgram", SubleqProgram, FleqProgram)
 
 
 def find_symbol(symbols: Mapping[str, Symbol], name: str) -> Symbol:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from torch import Tensor
 
 from pipeline.errors import PermafrostError
-from pipeline.looped.isa import FleqProgram, SubleqProgram
+from pipeline.looped.isa import AnyProgram
 from pipeline.looped.model import Loop
-
-P = TypeVar("P", SubleqProgram, FleqProgram)
 
 
 class NotHalted(PermafrostError):
@@ -20,11 +18,11 @@ class NotHalted(PermafrostError):
 
 
 @dataclass(frozen=True)
-class Run(Generic[P]):
+class Run(Generic[AnyProgram]):
     """The end of a run; `decode` turns the final state into one memory a program."""
 
     loop: Loop[Tensor]
-    programs: tuple[P, ...]
+    programs: tuple[AnyProgram, ...]
     decode: Callable[[Tensor], list[list[Any]]]
 
     @property

@@ -41,23 +41,25 @@ def run_programs(metrics: Path, plot: Path) -> list[dict[str, Any]]:
 def all_rows() -> Iterator[dict[str, Any]]:
     """One row for each program of the library and dtype, then one for each task."""
     for name, case in subleq_cases().items():
-        machine = SubleqMachine.for_programs([case.program])  # type: ignore[list-item]  # its cases are SUBLEQ's
-        yield library_row(name, case, machine, tolerance=0.0)
+        machine = SubleqMachine.for_programs([case.program])
+        run, expected = machine.run([case.program], MAX_STEPS), run_subleq(case.program, MAX_STEPS)
+        yield library_row(name, case, machine, run, expected.steps)
     for name, case in fleq_cases().items():
-        for dtype, tolerance in zip((torch.float64, torch.float32), case.tolerance, strict=True):
-            machine = FleqMachine.for_programs([case.program], dtype)  # type: ignore[list-item]
-            yield library_row(name, case, machine, tolerance)
+        expected = run_fleq(case.program, MAX_STEPS)
+        for dtype in (torch.float64, torch.float32):
+            machine = FleqMachine.for_programs([case.program], dtype)
+            run = machine.run([case.program], MAX_STEPS)
+            yield library_row(name, case, machine, run, expected.steps)
     yield from task_rows()
 
 
-def library_row(name: str, case: Case, machine: SubleqMachine | FleqMachine, tolerance: float) -> dict[str, Any]:
-    """Run one program; it is correct if it halts in the interpreter's number of steps on the known answer."""
-    run = machine.run([case.program], MAX_STEPS)  # type: ignore[list-item]  # the caller pairs them
-    oracle = run_subleq if isinstance(case.program, SubleqProgram) else run_fleq
-    expected = oracle(case.program, MAX_STEPS)  # type: ignore[arg-type]
+def library_row(
+    name: str, case: Case[Any], machine: SubleqMachine | FleqMachine, run: Run[Any], steps: int
+) -> dict[str, Any]:
+    """The row of one program; it is correct if it halts after the interpreter's `steps` on the known answer."""
     error = largest_error(case.program, run.memory()[0], case.answers)
-    correct = expected.halted and run.steps == [expected.steps] and error <= tolerance
-    return _row(name, "program", machine, run, correct=bool(correct), error=error)
+    tolerance = case.tolerance[machine.dtype == torch.float32]
+    return _row(name, "program", machine, run, correct=run.steps == [steps] and error <= tolerance, error=error)
 
 
 def task_rows() -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from pipeline.looped.flops import LayerShape, pass_flops
 from pipeline.looped.library.catalog import Case, subleq_cases
 from pipeline.looped.subleq import SubleqMachine
 from pipeline.looped.suite import library_row, task_rows
+from stages.programs import main as programs
 
 
 def call(*arguments: str) -> Result:
@@ -100,11 +102,25 @@ def test_list_and_show() -> None:
 
 def test_row_of_a_wrong_answer_is_not_correct() -> None:
     case = subleq_cases()["add"]
-    machine = SubleqMachine.for_programs([case.program])  # type: ignore[list-item]
-    row = library_row("add", case, machine, 0.0)
+    machine = SubleqMachine.for_programs([case.program])
+    run = machine.run([case.program])
+    row = library_row("add", case, machine, run, 3)
     assert (row["correct"], row["steps"], row["layers"], row["width"], row["dtype"]) == (True, 3, 4, 78, "float32")
-    wrong = library_row("add", Case(case.program, {"y": [-14]}), machine, 0.0)
+    wrong = library_row("add", Case(case.program, {"y": [-14]}), machine, run, 3)
     assert (wrong["correct"], wrong["largest_error"]) == (False, 1.0)
+    assert not library_row("add", case, machine, run, 4)["correct"], "another number of steps than the interpreter's"
+
+
+@pytest.mark.slow
+def test_stage_writes_metrics_plot_and_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(programs, catch_exceptions=False)
+    assert result.exit_code == 0
+    rows = json.loads((tmp_path / "metrics/programs.json").read_text())
+    assert {"name", "correct", "steps", "layers", "width", "dtype", "largest_error"} <= rows[0].keys()
+    assert all(row["correct"] for row in rows)
+    assert (tmp_path / "data/programs/errors.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "data/cost/programs.json").read_text())["flops"] > 0
 
 
 @pytest.mark.slow
@@ -128,8 +144,8 @@ def test_flops_agree_with_torchs_own_counter() -> None:
     from pipeline.looped.flops import layer_shapes
 
     case = subleq_cases()["add"]
-    machine = SubleqMachine.for_programs([case.program])  # type: ignore[list-item]
-    x = machine.encode([case.program])  # type: ignore[list-item]
+    machine = SubleqMachine.for_programs([case.program])
+    x = machine.encode([case.program])
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         machine.network(x)
     expected = pass_flops(machine.sizes.columns, machine.layout.width, layer_shapes(machine.network))

@@ -68,8 +68,8 @@ def test_matrix_product_has_the_stated_accuracy(dtype: torch.dtype, limit: float
 @pytest.mark.parametrize("name", [name for name in CASES if name != "power_iteration"])
 def test_library_program_reaches_the_known_answer_in_the_interpreters_steps(name: str, dtype: torch.dtype) -> None:
     case = CASES[name]
-    run = FleqMachine.for_programs([case.program], dtype).run([case.program])  # type: ignore[list-item]
-    expected = run_fleq(case.program, 10_000)  # type: ignore[arg-type]
+    run = FleqMachine.for_programs([case.program], dtype).run([case.program])
+    expected = run_fleq(case.program, 10_000)
     assert run.steps == [expected.steps]
     assert largest_error(case.program, run.memory()[0], case.answers) <= case.tolerance[dtype == torch.float32]
 
@@ -78,7 +78,7 @@ def test_library_program_reaches_the_known_answer_in_the_interpreters_steps(name
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_power_iteration_finds_the_eigenvector(dtype: torch.dtype) -> None:
     case = CASES["power_iteration"]
-    run = FleqMachine.for_programs([case.program], dtype).run([case.program])  # type: ignore[list-item]
+    run = FleqMachine.for_programs([case.program], dtype).run([case.program])
     assert largest_error(case.program, run.memory()[0], case.answers) <= case.tolerance[dtype == torch.float32]
 
 
@@ -102,7 +102,7 @@ def test_programs_have_the_specifications_size_and_steps(name: str, instructions
 
 def test_power_iteration_agrees_with_numpy_in_the_interpreter() -> None:
     case = CASES["power_iteration"]
-    outcome = run_fleq(case.program, 10_000)  # type: ignore[arg-type]
+    outcome = run_fleq(case.program, 10_000)
     assert outcome.halted
     assert largest_error(case.program, outcome.memory, case.answers) <= 1e-7
 
@@ -110,7 +110,7 @@ def test_power_iteration_agrees_with_numpy_in_the_interpreter() -> None:
 def test_inverse_times_matrix_is_the_identity() -> None:
     a = np.random.default_rng(4).normal(size=(4, 4)) + 3 * np.eye(4)
     case = inverse_case(a)
-    run = FleqMachine.for_programs([case.program]).run([case.program])  # type: ignore[list-item]
+    run = FleqMachine.for_programs([case.program]).run([case.program])
     np.testing.assert_allclose(a @ run.values("x")[0], np.eye(4), atol=1e-8)
 
 

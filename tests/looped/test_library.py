@@ -130,8 +130,8 @@ def test_what_is_no_expression_is_refused(text: str) -> None:
 def test_every_case_is_solved_on_the_network() -> None:
     for name, case in subleq_cases().items():
         if name != "factorial_18":  # among the official faults already
-            machine = SubleqMachine.for_programs([case.program])  # type: ignore[list-item]
-            run = machine.run([case.program], fast=True)  # type: ignore[list-item]
+            machine = SubleqMachine.for_programs([case.program])
+            run = machine.run([case.program], fast=True)
             assert largest_error(case.program, run.memory()[0], case.answers) == 0, name
 
 

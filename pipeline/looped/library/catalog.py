@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
-from pipeline.looped.isa import Cell, FleqProgram, SubleqProgram, fill_cell
+from pipeline.looped.isa import AnyProgram, Cell, FleqProgram, SubleqProgram, fill_cell
 from pipeline.looped.library import fleq_program, lists, subleq_program
 
 MATRIX = np.array([[2.0, 0.5, 0.0, 0.25], [0.5, 1.5, 0.5, 0.0], [0.0, 0.5, 1.25, 0.5], [0.25, 0.0, 0.5, 1.75]])
@@ -17,7 +17,7 @@ MATRIX = np.array([[2.0, 0.5, 0.0, 0.25], [0.5, 1.5, 0.5, 0.0], [0.0, 0.5, 1.25,
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Generic[AnyProgram]):
     """A program, and what its data must hold after HALT.
 
     Attributes:
@@ -26,25 +26,27 @@ class Case:
         tolerance: largest error allowed in float64 and in float32; 0 for integers.
     """
 
-    program: SubleqProgram | FleqProgram
+    program: AnyProgram
     answers: Mapping[str, Sequence[Any]]
     tolerance: tuple[float, float] = (0.0, 0.0)
 
 
-def _integers(name: str, inputs: Mapping[str, int], answers: Mapping[str, int], word_bits: int | None = None) -> Case:
+def _integers(
+    name: str, inputs: Mapping[str, int], answers: Mapping[str, int], word_bits: int | None = None
+) -> Case[SubleqProgram]:
     program = subleq_program(name, word_bits).with_values({key: [value] for key, value in inputs.items()})
     return Case(program, {key: [value] for key, value in answers.items()})
 
 
 def _reals(
     name: str, inputs: Mapping[str, Any], answers: Mapping[str, Any], tolerance: tuple[float, float] = (2e-10, 2e-4)
-) -> Case:
+) -> Case[FleqProgram]:
     program = fleq_program(name).with_values({key: [np.asarray(value)] for key, value in inputs.items()})
     cells = {key: [fill_cell(np.asarray(value), program.size, key)] for key, value in answers.items()}
     return Case(program, cells, tolerance)
 
 
-def subleq_cases() -> dict[str, Case]:
+def subleq_cases() -> dict[str, Case[SubleqProgram]]:
     """SUBLEQ programs: calculator, number theory, lists."""
     numbers = [-7, -6, -5, -4, 3, 2, 1]
     return {
@@ -65,7 +67,7 @@ def subleq_cases() -> dict[str, Case]:
     }
 
 
-def fleq_cases() -> dict[str, Case]:
+def fleq_cases() -> dict[str, Case[FleqProgram]]:
     """FLEQ programs: calculator, linear algebra, in-context learning, a list walked by a pointer."""
     product = fleq_program("matrix_product")
     a, b = (product.values(product.memory, name)[0] for name in ("a", "b"))
@@ -83,13 +85,13 @@ def fleq_cases() -> dict[str, Case]:
     }
 
 
-def inverse_case(a: np.ndarray) -> Case:
+def inverse_case(a: np.ndarray) -> Case[FleqProgram]:
     """Newton's inverse of a 4 x 4 matrix."""
     scale = np.eye(4) / (a**2).sum()
     return _reals("inverse", {"a": a, "scale": scale}, {"x": np.linalg.inv(a)}, (1e-9, 5e-4))
 
 
-def power_iteration_case() -> Case:
+def power_iteration_case() -> Case[FleqProgram]:
     """The largest eigenvalue and its vector, against numpy's."""
     program = fleq_program("power_iteration")
     (a,) = program.values(program.memory, "a")
@@ -98,7 +100,7 @@ def power_iteration_case() -> Case:
     return _reals("power_iteration", {"start": 1 / np.linalg.norm(a)}, {"v": top, "value": values[-1]}, (1e-7, 5e-4))
 
 
-def least_squares_case() -> Case:
+def least_squares_case() -> Case[FleqProgram]:
     """A line through four points that do not lie on one."""
     x = np.array([[1.0, 0.0], [1.0, 0.5], [1.0, 1.0], [1.0, 1.5]])
     y = np.array([0.4, 1.1, 1.3, 2.1])
@@ -110,7 +112,7 @@ def least_squares_case() -> Case:
     return _reals("least_squares", inputs, {"w": solution}, (1e-9, 1e-3))
 
 
-def sgd_two_layers_case() -> Case:
+def sgd_two_layers_case() -> Case[FleqProgram]:
     """One step of gradient descent on (v.relu(W x) - t)^2 / 2, by the formula of its gradients."""
     program = fleq_program("sgd_two_layers")
     w, v, x, t, rate = (program.values(program.memory, name)[0] for name in ("W", "v", "x", "t", "rate"))
@@ -121,12 +123,7 @@ def sgd_two_layers_case() -> Case:
     return _reals("sgd_two_layers", {}, {"W": w - rate[0, 0] * gradient_w, "v": v[:, 0] - rate[0, 0] * gradient_v})
 
 
-CASES: dict[str, Callable[[], dict[str, Case]]] = {"subleq": subleq_cases, "fleq": fleq_cases}
-
-
-def largest_error(
-    program: SubleqProgram | FleqProgram, memory: list[Any], answers: Mapping[str, Sequence[Any]]
-) -> float:
+def largest_error(program: AnyProgram, memory: list[Any], answers: Mapping[str, Sequence[Any]]) -> float:
     """The largest difference between a memory and the known answers."""
     worst = 0.0
     for name, expected in answers.items():
