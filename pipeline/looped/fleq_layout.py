@@ -137,7 +137,8 @@ class FleqLayout:
         sizes = self.sizes
         if program.size != sizes.cell:
             raise ProgramError(
-                f"the program's cells have size {program.size}, the machine's {sizes.cell}", mend="`.cells`"
+                f"the program's cells have size {program.size}, the machine's {sizes.cell}",
+                mend=f"assemble it with `.cells {sizes.cell}`",
             )
         if len(program.memory) > sizes.memory or len(program.code) > sizes.code:
             raise ProgramError(

@@ -80,6 +80,7 @@ def test_attention_picture_is_a_png(tmp_path: Path) -> None:
         (["add.sub", "--set", "q=1"], 1, "no data called 'q'"),
         (["transpose.fleq", "--set", "a=1,2/3"], 1, "rows of different lengths"),
         (["transpose.fleq", "--dtype", "float16"], 1, "use torch.float64"),
+        (["transpose.fleq", "--word", "8"], 1, "computes with real numbers, not words"),
         (["sort", "--set", "list=1,b"], 1, "write integers apart by commas"),
         (["sort", "--set", "lst=1"], 1, "did you mean 'list'"),
         (["recall", "--set", "keys=1"], 1, "1 keys and 3 values"),

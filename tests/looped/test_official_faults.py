@@ -16,6 +16,8 @@ from pipeline.looped.runs import NotHalted
 from pipeline.looped.subleq import SubleqMachine
 from tests.looped.test_subleq import MULTIPLY
 
+pytestmark = pytest.mark.usefixtures("_no_shape_checks")
+
 NO_END = ".word 8\n.data\nx: 20\none: 1\n.code\nsubleq one x\nsubleq one x\nsubleq one x\n"
 
 
@@ -40,7 +42,6 @@ def test_2_factorial_of_zero_is_one() -> None:
     assert run_at(subleq_program("factorial").with_values({"n": [0]})).values("result") == [1]
 
 
-@pytest.mark.usefixtures("_no_shape_checks")
 def test_3_factorial_of_18_needs_55_bits() -> None:
     program = subleq_program("factorial", 55).with_values({"n": [18]})
     assert SubleqMachine.for_programs([program]).run([program], fast=True).values("result") == [6402373705728000]

@@ -23,6 +23,8 @@ from pipeline.looped.standard_module import StandardTransformer
 from pipeline.looped.subleq import SubleqMachine
 from tests.looped.random_programs import assert_follows_interpreter, random_program
 
+pytestmark = pytest.mark.usefixtures("_no_shape_checks")
+
 MULTIPLY = """
 .word 8
 .data
@@ -97,7 +99,6 @@ def test_widest_words_of_each_dtype_follow_the_interpreter(
     assert_follows_interpreter(machine, programs, steps=20)
 
 
-@pytest.mark.usefixtures("_no_shape_checks")
 @pytest.mark.parametrize("read", ["direct", "paper"])
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 2**32), cells=st.integers(1, 7), code=st.integers(2, 24), word_bits=st.integers(2, 16))
@@ -107,7 +108,6 @@ def test_random_programs_follow_the_interpreter(read: str, seed: int, cells: int
     assert_follows_interpreter(SubleqMachine(Sizes.of(programs), read=read), programs, steps=25)
 
 
-@pytest.mark.usefixtures("_no_shape_checks")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_ten_thousand_random_programs_follow_the_interpreter(seed: int) -> None:
@@ -117,7 +117,6 @@ def test_ten_thousand_random_programs_follow_the_interpreter(seed: int) -> None:
     assert_follows_interpreter(SubleqMachine(Sizes.of(programs)), programs, steps=40)
 
 
-@pytest.mark.usefixtures("_no_shape_checks")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fast_path_passes_through_the_same_states_as_the_dense_network(dtype: torch.dtype) -> None:
     rng = random.Random(5)
@@ -194,7 +193,6 @@ def test_programs_share_one_set_of_weights() -> None:
     assert not list(other.network.parameters())
 
 
-@pytest.mark.usefixtures("_no_shape_checks")
 def test_state_is_unchanged_by_five_thousand_loops_after_halt() -> None:
     program = assemble(MULTIPLY)
     machine = SubleqMachine.for_programs([program])

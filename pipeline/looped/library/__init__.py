@@ -38,6 +38,8 @@ def read_program(path: Path, word_bits: int | None = None) -> SubleqProgram | Fl
         raise ProgramError(f"{path} is not text ({error})", mend="save it as UTF-8") from error
     if path.suffix == ".sub":
         return assemble(text, str(path), word_bits)
+    if path.suffix == ".fleq" and word_bits is not None:
+        raise ProgramError(f"{path.name} computes with real numbers, not words", mend="leave --word out")
     if path.suffix == ".fleq":
         return assemble_fleq(text, str(path))
     raise ProgramError(f"{path.name} is neither SUBLEQ nor FLEQ", mend="call the file NAME.sub or NAME.fleq")
