@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from pipeline.looped import subleq_layers as layers
@@ -107,6 +106,10 @@ class SubleqMachine:
             max_steps: the limit; a program that reaches it has status `step limit`.
             fast: compute only what column 0 and the memory need, in O(n) a step; the result is the same (see FastPath).
             check_every: loops between looks at the program counters, which wait for a GPU.
+
+        Raises:
+            ProgramError: a program that does not fit the machine.
+            LatticeError: the state is damaged, so that its memory would mean nothing.
         """
         x = self.encode(programs)
         halts = torch.tensor([program.halt for program in programs], device=self.device)
@@ -117,9 +120,8 @@ class SubleqMachine:
             )
             loop = Loop(path.join(x, split.state), split.steps, split.halted)
         else:
-            halted = partial(self._halted, halts=halts)
-            loop = run_until_halt(self.network, x, halted, max_steps, check_every)
+            loop = run_until_halt(
+                self.network, x, lambda state: self.layout.counter(state) == halts, max_steps, check_every
+            )
+        self.layout.check_lattice(loop.state)
         return Run(loop, tuple(programs), lambda state: self.layout.memory(state).tolist())
-
-    def _halted(self, x: Tensor, halts: Int64[Tensor, " batch"]) -> Tensor:
-        return self.layout.counter(x) == halts

@@ -63,7 +63,10 @@ def library_row(
 
 
 def task_rows() -> Iterator[dict[str, Any]]:
-    """Bit XOR, bit memory and ListOps, each over a batch of examples that no program has seen."""
+    """Bit XOR, bit memory and ListOps, each over one batch of seeded examples.
+
+    Plain Python writes each example into the input, as a program and its data; the network computes the answer.
+    """
     builders: Mapping[str, Callable[[np.random.Generator], tuple[Any, list[Any]]]] = {
         "bit_xor": xor_example,
         "bit_memory": memory_example,
