@@ -1,0 +1,170 @@
+"""`python -m pipeline.looped`: run a program on the looped transformer and watch it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+
+from pipeline.errors import PermafrostError
+from pipeline.looped.isa import ZERO, FleqProgram, ProgramError, SubleqProgram, find_symbol
+from pipeline.looped.library import description, program_files, read_program
+from pipeline.looped.library.generated import GENERATORS, generate, integers
+from pipeline.looped.runs import NotHalted
+from pipeline.looped.trace import Moment, machine_for, table, trace, value_text
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+NOT_HALTED = 3
+
+
+@click.group()
+def main() -> None:
+    """A frozen transformer that is programmed instead of trained.
+
+    Exit codes: 0 the program halted, 1 it cannot be assembled or run, 2 wrong usage, 3 it used up its steps.
+    """
+
+
+@main.command("list")
+def list_programs() -> None:
+    """Show the programs that come with it."""
+    files = program_files()
+    wide = max(map(len, files))
+    for name, path in files.items():
+        click.echo(f"{name:{wide}}  {description(path)}")
+    click.echo("\nMade for their data; an example of it:")
+    for name, generator in GENERATORS.items():
+        data = " ".join(f"--set '{key}={value}'" for key, value in generator.example.items())
+        click.echo(f"{name:{wide}}  {generator.what}\n{'':{wide}}  {data}")
+
+
+@main.command()
+@click.argument("program")
+def show(program: str) -> None:
+    """Print the text of PROGRAM, a file or a name from `list`, as a start for your own."""
+    files = program_files()
+    path = files.get(program, Path(program))
+    if not path.is_file():
+        _fail(ProgramError(f"there is no program {program}", mend="`python -m pipeline.looped list` shows the library"))
+    click.echo(path.read_text(encoding="utf-8"), nl=False)
+
+
+@main.command()
+@click.argument("program")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Data to start from: a=7, list=3,1,2; in FLEQ a scalar, a vector 1,2,3 or a matrix 1,2/3,4. May be repeated.",
+)
+@click.option("--word", type=click.IntRange(2, 63), help="Bits of a SUBLEQ word, instead of the program's own.")
+@click.option("--max-steps", type=click.IntRange(0), default=10_000, show_default=True, help="Instructions at most.")
+@click.option("--dtype", type=click.Choice(list(DTYPES)), help="Default: float32 for SUBLEQ, float64 for FLEQ.")
+@click.option("--trace", "traced", is_flag=True, help="Print the state before every loop as a table.")
+@click.option(
+    "--attention",
+    type=(click.IntRange(0), click.Path(dir_okay=False, path_type=Path)),
+    metavar="LOOP FILE",
+    help="Write where each head looks in that loop, from 0, as a PNG.",
+)
+def run(
+    program: str,
+    settings: tuple[str, ...],
+    word: int | None,
+    max_steps: int,
+    dtype: str | None,
+    traced: bool,
+    attention: tuple[int, Path] | None,
+) -> None:
+    """Run PROGRAM on the network: a file (.sub or .fleq) or a name from `list`.
+
+    Example: python -m pipeline.looped run multiply.sub --set a=7 --set b=9 --trace
+    """
+    try:
+        loaded = load(program, parse_settings(settings), word)
+        machine = machine_for(loaded, DTYPES[dtype] if dtype else None)
+        moments = list(trace(machine, loaded, max_steps))
+        if traced:
+            click.echo(table(loaded, moments) + "\n")
+        if attention is not None:
+            _draw(machine.network, loaded, moments, *attention)
+        _print_result(loaded, moments, max_steps)
+    except PermafrostError as error:
+        _fail(error)
+
+
+def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUES` texts by name.
+
+    Raises:
+        ProgramError: a text without `=`.
+    """
+    for setting in settings:
+        if "=" not in setting:
+            raise ProgramError(f"--set {setting} has no =", mend="write --set NAME=VALUE")
+    return dict(setting.split("=", 1) for setting in settings)
+
+
+def load(name: str, settings: dict[str, str], word_bits: int | None) -> SubleqProgram | FleqProgram:
+    """A program of the library or a user's own file, with the data that `--set` gives.
+
+    Raises:
+        ProgramError: an unknown name, or values that the data cannot take.
+        AssemblyError: the file is not a program.
+    """
+    if name in GENERATORS:
+        return generate(name, settings, word_bits)
+    program = read_program(program_files().get(name, Path(name)), word_bits)
+    for key in settings:
+        find_symbol(program.symbols, key)
+    try:
+        if isinstance(program, SubleqProgram):
+            return program.with_values({key: integers(text) for key, text in settings.items()})
+        return program.with_values({key: [_matrix(text)] for key, text in settings.items()})
+    except ValueError as error:
+        raise ProgramError(f"--set: {error}", mend="write numbers apart by commas") from None
+
+
+def _matrix(text: str) -> np.ndarray:
+    rows = [[float(word) for word in row.replace(",", " ").split()] for row in text.split("/")]
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("rows of different lengths")
+    return np.array(rows if len(rows) > 1 else rows[0])
+
+
+def _draw(network: Any, program: Any, moments: list[Moment], loop: int, path: Path) -> None:
+    from pipeline.looped.pictures import draw_attention  # matplotlib takes a second to import
+    from pipeline.looped.trace import line_text
+
+    if loop >= len(moments):
+        raise ProgramError(f"there is no loop {loop}: the run has {len(moments)}", mend="choose an earlier one")
+    moment = moments[loop]
+    draw_attention(network, moment.state, f"loop {loop}: {line_text(program, moment.counter)}", path)
+    click.echo(f"wrote {path}")
+
+
+def _print_result(program: Any, moments: list[Moment], max_steps: int) -> None:
+    last = moments[-1]
+    if last.counter != program.halt:
+        raise NotHalted(
+            f"the program has not halted after {max_steps} steps",
+            mend="raise --max-steps, or look for an endless loop with --trace",
+        )
+    for name in program.symbols:
+        if name != ZERO:
+            click.echo(f"{name} = {value_text(program.values(last.memory, name))}")
+    click.echo(f"halted after {last.step} steps")
+
+
+def _fail(error: PermafrostError) -> None:
+    click.echo(f"error: {error}", err=True)
+    sys.exit(NOT_HALTED if isinstance(error, NotHalted) else 1)
+
+
+if __name__ == "__main__":
+    main()
