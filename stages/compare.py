@@ -14,25 +14,26 @@ from stages.command import PARAMS, reports_errors
 def main() -> None:
     """Write report/ (HTML, Markdown, CSV, PNG) and metrics/compare.json for the whole grid."""
     from pipeline.comparison.report import write_comparison
-    from pipeline.comparison.table import COLUMNS, cells
+    from pipeline.comparison.table import SHORT, cells
     from pipeline.params import Params
     from stages.grid import Grid
 
     grid = Params(PARAMS).section("grid", Grid)
     rows = write_comparison(Path(), grid.tasks, grid.backbones)
-    print_table(list(COLUMNS), cells(rows))
+    print_table(list(SHORT), cells(rows, SHORT))
+    click.echo("▼ below a trivial predictor. All columns, pictures and how to read them: report/index.html")
 
 
 def print_table(columns: list[str], body: list[list[str]]) -> None:
-    """The table on the terminal; in a file or pipe as wide as it is."""
+    """The table on the terminal; in a file or pipe as wide as it needs to be."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    table = Table(*columns)
+    table = Table(*columns, box=None, header_style="bold")
     for line in body:
         table.add_row(*line)
-    console.print(table, width=None if console.is_terminal else 240)
+    (console if console.is_terminal else Console(width=160)).print(table)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("pipeline", "stages")
+DATA = ("*.jinja", "*.sub", "*.fleq")
+"""Files beside a module that it reads as its own."""
 
 
 def source_of(module: str) -> Path | None:
@@ -21,7 +23,7 @@ def source_of(module: str) -> Path | None:
 def imported_by(path: Path) -> set[str]:
     """The project's modules that a file names in its imports, packages on the way included."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_without_typing(ast.parse(path.read_text(encoding="utf-8")))):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -32,6 +34,16 @@ def imported_by(path: Path) -> set[str]:
             if parts[0] in OURS:
                 found |= {".".join(parts[: depth + 1]) for depth in range(len(parts))}
     return {name for name in found if source_of(name)}
+
+
+def _without_typing(tree: ast.Module) -> ast.Module:
+    """The module without its `if TYPE_CHECKING:` block, which no run executes."""
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
+    ]
+    return tree
 
 
 def reachable(module: str) -> set[Path]:
@@ -52,5 +64,5 @@ def reachable(module: str) -> set[Path]:
 def code_dependencies(stage: str) -> list[str]:
     """What dvc.yaml must list as the code of a stage: each file with content, and templates beside it."""
     files = {path for path in reachable(f"stages.{stage}") if path.read_text(encoding="utf-8").strip()}
-    files |= {template for path in files for template in path.parent.glob("*.jinja")}
+    files |= {data for path in files for kind in DATA for data in path.parent.glob(kind)}
     return sorted(path.relative_to(ROOT).as_posix() for path in files)

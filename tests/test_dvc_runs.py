@@ -28,7 +28,7 @@ def change(folder, file, old, new):
 
 
 ALL = sorted(
-    ["prepare@xor", "compare"]
+    ["prepare@xor", "programs", "compare"]
     + [f"{stage}@xor-{backbone}" for stage in ("cache", "probe", "finetune") for backbone in ("tiny", "tiny-random")]
 )
 ARTIFACTS = ("data/tokens", "data/features", "metrics")

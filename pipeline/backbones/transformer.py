@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from pipeline.backbones.dropout import Dropout, dropout
+
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 
@@ -62,10 +64,22 @@ class Attention(nn.Module):
             k, v = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:]).split(width, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
         allowed = self._allowed(last, x.shape[1], x.device, mask)
-        dropout = self.dropout if self.training else 0.0
-        whole = self.causal and allowed is None and last > 1
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=whole)
+        if self.training and not x.is_cuda:
+            mixed = self._mix(q, k, v, allowed)
+        else:
+            whole = self.causal and allowed is None and last > 1
+            p = self.dropout if self.training else 0.0
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=p, is_causal=whole)
         return self.out(mixed.transpose(1, 2).flatten(-2))
+
+    def _mix(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
+        """Attention step by step: on a CPU the fused kernel's backward takes four times as long at these lengths."""
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+        if allowed is None and self.causal and q.shape[-2] > 1:
+            allowed = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        return dropout(scores.softmax(-1), self.dropout) @ v
 
     def _allowed(self, last: int, tokens: int, device: torch.device, mask: Tensor | None) -> Tensor | None:
         """Which keys each query may see, or None when a plain (causal) kernel says the same."""
@@ -87,7 +101,7 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(spec.width, eps=spec.norm_eps)
         self.up = nn.Linear(spec.width, spec.inner_width)
         self.down = nn.Linear(spec.inner_width, spec.width)
-        self.drop = nn.Dropout(spec.residual_dropout)
+        self.drop = Dropout(spec.residual_dropout)
 
     def forward(
         self,
@@ -120,7 +134,7 @@ class Transformer(nn.Module):
         self.position = nn.Parameter(torch.empty(spec.positions, spec.width))
         self.token_type = nn.Parameter(torch.empty(spec.width)) if spec.token_types else None
         self.embedding_norm = None if spec.prenorm else nn.LayerNorm(spec.width, eps=spec.norm_eps)
-        self.embedding_drop = nn.Dropout(spec.embedding_dropout)
+        self.embedding_drop = Dropout(spec.embedding_dropout)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
         self.final_norm = nn.LayerNorm(spec.width, eps=spec.norm_eps) if spec.prenorm else None
 

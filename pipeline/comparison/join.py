@@ -50,6 +50,46 @@ class Row:
         return self.accuracy < self.best_floor[1]
 
 
+@dataclass(frozen=True)
+class Programmed:
+    """A task that the looped transformer solves by a program: no training, no cache, weights set by hand.
+
+    Plain Python writes each example into the network's input, as a program with its data; the network runs it.
+    """
+
+    task: str
+    accuracy: float
+    examples: int
+    layers: int
+    width: int
+    passes: int
+    flops_per_example: int
+
+
+def programmed(folder: Path) -> list[Programmed]:
+    """The tasks that `metrics/programs.json` holds.
+
+    Raises:
+        PermafrostError: the file is missing.
+    """
+    path = folder / "metrics" / "programs.json"
+    if not path.is_file():
+        raise PermafrostError(f"{path} is missing", mend="dvc repro programs")
+    rows = [row for row in json.loads(path.read_bytes()) if row["kind"] == "task"]
+    return [
+        Programmed(
+            row["name"],
+            row["accuracy"],
+            row["examples"],
+            row["layers"],
+            row["width"],
+            row["steps"],
+            row["flops_per_example"],
+        )
+        for row in rows
+    ]
+
+
 def join(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> list[Row]:
     """Read `metrics/` and `data/cost/` below `folder` and join them, in the order of the grid.
 

@@ -14,9 +14,18 @@ import matplotlib as mpl
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from pipeline.comparison.join import Row, join
+from pipeline.comparison.join import Programmed, Row, join, programmed
 from pipeline.comparison.plots import STYLE, accuracy_against_cost, learning_curves
-from pipeline.comparison.table import COLUMNS, METHODS, cells, csv_text, markdown, reproducible
+from pipeline.comparison.table import (
+    COLUMNS,
+    METHODS,
+    PROGRAM_COLUMNS,
+    cells,
+    csv_text,
+    markdown,
+    program_cells,
+    reproducible,
+)
 from pipeline.identity import write_json
 
 
@@ -39,7 +48,9 @@ def write_comparison(folder: Path, tasks: tuple[str, ...], backbones: tuple[str,
     write_json(folder / "metrics" / "compare.json", reproducible(rows))
     report = folder / "report"
     report.mkdir(parents=True, exist_ok=True)
-    (report / "table.md").write_text(markdown(rows), encoding="utf-8")
+    programs = programmed(folder)
+    tables = (markdown(list(COLUMNS), cells(rows)), markdown(list(PROGRAM_COLUMNS), program_cells(programs)))
+    (report / "table.md").write_text("\n".join(tables), encoding="utf-8")
     (report / "table.csv").write_text(csv_text(rows), encoding="utf-8")
     pictures = [
         Picture("accuracy-against-cost", "Test accuracy against the seconds it took", accuracy_against_cost(rows)),
@@ -51,16 +62,18 @@ def write_comparison(folder: Path, tasks: tuple[str, ...], backbones: tuple[str,
     ]
     for picture in pictures:
         picture.figure.savefig(report / f"{picture.name}.png", dpi=150, metadata={"Software": None})
-    (report / "index.html").write_text(_html(rows, pictures), encoding="utf-8")
+    (report / "index.html").write_text(_html(rows, programs, pictures), encoding="utf-8")
     return rows
 
 
-def _html(rows: list[Row], pictures: list[Picture]) -> str:
+def _html(rows: list[Row], programs: list[Programmed], pictures: list[Picture]) -> str:
     source = files("pipeline.comparison").joinpath("report.html.jinja").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
     return template.render(
         columns=list(COLUMNS),
         body=_body(rows),
+        program_columns=list(PROGRAM_COLUMNS),
+        program_body=program_cells(programs),
         findings=findings(rows),
         pictures=[{"caption": picture.caption, "svg": _svg(picture.figure)} for picture in pictures],
         devices=sorted({row.device for row in rows}),

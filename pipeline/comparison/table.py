@@ -7,9 +7,14 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.comparison.join import Row
+from pipeline.comparison.join import Programmed, Row
 
 METHODS = {"probe": "probe on cached features", "finetune": "full FPT fine-tune"}
+
+
+def _optional(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
+
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "task": lambda row: row.task,
@@ -27,18 +32,36 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 }
 
 
-def _optional(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+SHORT = {
+    name: COLUMNS[name]
+    for name in ("task", "backbone", "method", "test accuracy", "best floor", "seconds in all", "FLOPs in all")
+}
+"""The columns that fit a terminal."""
+
+PROGRAM_COLUMNS: dict[str, Callable[[Programmed], str]] = {
+    "task": lambda row: row.task,
+    "method": lambda row: "looped transformer, programmed",
+    "accuracy": lambda row: f"{row.accuracy:.3f}",
+    "examples": lambda row: f"{row.examples:,}",
+    "layers × width": lambda row: f"{row.layers} × {row.width}",
+    "most passes": lambda row: f"{row.passes:,}",
+    "FLOPs per example": lambda row: f"{row.flops_per_example:.2e}",
+}
 
 
-def cells(rows: list[Row]) -> list[list[str]]:
-    """The table's body, formatted."""
-    return [[column(row) for column in COLUMNS.values()] for row in rows]
+def cells(rows: list[Row], columns: dict[str, Callable[[Row], str]] = COLUMNS) -> list[list[str]]:
+    """The table's body, formatted; ▼ marks an accuracy below a trivial predictor's."""
+    return [[column(row) for column in columns.values()] for row in rows]
 
 
-def markdown(rows: list[Row]) -> str:
-    """A Markdown table; ▼ marks an accuracy below a trivial predictor's."""
-    lines = [list(COLUMNS), ["---"] * len(COLUMNS), *cells(rows)]
+def program_cells(rows: list[Programmed]) -> list[list[str]]:
+    """The body of the table of what was solved by programs."""
+    return [[column(row) for column in PROGRAM_COLUMNS.values()] for row in rows]
+
+
+def markdown(columns: list[str], body: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *body]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -81,7 +81,7 @@ def finetune(
     counts = count_by_group(model)
     if half:
         cast_frozen(model, torch.bfloat16)
-    optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr)
+    optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
     model, optimizer = accelerator.prepare(model, optimizer)
     splits = {name: _load(tokens, name, accelerator.device) for name in tokens.splits}
     curve, seconds = _train(accelerator, model, optimizer, splits, settings, key)

@@ -8,10 +8,10 @@ is applied to the readout tokens alone, so that the last block computes only tho
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from pipeline.backbones.dropout import dropout
 from pipeline.backbones.init import linear_adapter, linear_head
 from pipeline.backbones.transformer import Transformer
 from pipeline.finetune.settings import FinetuneSettings, Group
@@ -37,7 +37,7 @@ class FrozenPretrainedTransformer(nn.Module):
 
     def forward(self, inputs: Float[Tensor, "batch token feature"]) -> Float[Tensor, "batch answer class"]:
         """Class scores of each answer, read off the last `readout` tokens, the first token's answers first."""
-        x = F.dropout(self.adapter(inputs), self.input_dropout, self.training)
+        x = dropout(self.adapter(inputs), self.input_dropout if self.training else 0.0)
         return self.head(self.backbone(x, self.readout)).unflatten(-1, (-1, self.classes)).flatten(1, 2)
 
     def train(self, mode: bool = True) -> FrozenPretrainedTransformer:

@@ -35,6 +35,9 @@ def results(tmp_path):
         tmp_path / "metrics/finetune/t-b.json",
         {"test_accuracy": 0.94, "trained_parameters": 34, "examples_seen": 1000, **common},
     )
+    program = {"name": "xor", "kind": "task", "accuracy": 1.0, "examples": 64, "layers": 4, "width": 98, "steps": 13}
+    other = {"name": "gcd", "kind": "program"}
+    write_json(tmp_path / "metrics/programs.json", [other, {**program, "flops_per_example": 1000}])
     (tmp_path / "metrics/curves").mkdir()
     (tmp_path / "metrics/curves/t-b.csv").write_text("step,validation_accuracy\n1,0.5\n2,0.75\n")
     return tmp_path
@@ -70,6 +73,8 @@ def test_every_form_of_the_table_says_the_same(results):
     table = (results / "report/table.md").read_text()
     assert "| t | b | probe on cached features | 0.800 ▼ |" in table
     assert "0.940 |" in table
+    assert "| xor | looped transformer, programmed | 1.000 | 64 | 4 × 98 | 13 | 1.00e+03 |" in table
+    assert "gcd" not in table
     lines = list(csv.DictReader(io.StringIO((results / "report/table.csv").read_text())))
     assert [line["below_floor"] for line in lines] == ["True", "False"]
     metrics = json.loads((results / "metrics/compare.json").read_text())

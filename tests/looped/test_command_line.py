@@ -121,7 +121,7 @@ def test_stage_writes_metrics_plot_and_cost(tmp_path: Path, monkeypatch: pytest.
     assert {"name", "correct", "steps", "layers", "width", "dtype", "largest_error"} <= rows[0].keys()
     assert all(row["correct"] for row in rows)
     assert (tmp_path / "data/programs/errors.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "data/cost/programs.json").read_text())["flops"] > 0
+    assert json.loads((tmp_path / "data/cost/programs-all.json").read_text())["flops"] > 0
 
 
 @pytest.mark.slow
