@@ -62,7 +62,7 @@ class NotFinite(PermafrostError):
 def finetune(
     tokens: Tokens, backbone: Backbone, settings: FinetuneSettings, device: torch.device, key: str
 ) -> Finetuned:
-    """Train on the train split, watch validation, score test once at the end.
+    """Train on the train split, keep the weights that are best on validation, score test with them once.
 
     Raises:
         NotFinite: the loss is no longer a number; says at which step.
@@ -85,12 +85,13 @@ def finetune(
     model, optimizer = accelerator.prepare(model, optimizer)
     splits = {name: _load(tokens, name, accelerator.device) for name in tokens.splits}
     curve, seconds = _train(accelerator, model, optimizer, splits, settings, key)
-    steps = curve[-1].step
+    steps, best = curve[-1].step, best_point(curve)
     plain = accelerator.unwrap_model(model)
     metrics = {
         "test_accuracy": _evaluate(model, splits["test"])[0],
         "test_answers": splits["test"].labels.numel(),
-        "validation_accuracy": curve[-1].validation_accuracy,
+        "validation_accuracy": best.validation_accuracy,
+        "best_step": best.step,
         "steps": steps,
         "examples_seen": steps * settings.batch_size,
         "trained_parameters": sum(counts.values()),
@@ -111,8 +112,12 @@ def _train(
     settings: FinetuneSettings,
     key: str,
 ) -> tuple[list[CurvePoint], float]:
-    """The learning curve and the seconds that the steps took, evaluations not counted."""
+    """The learning curve and the seconds that the steps took, evaluations not counted.
+
+    The model is left with the weights that were best on validation.
+    """
     train, curve, seconds, losses = splits["train"], [], 0.0, []
+    best: dict[str, Tensor] = {}
     model.train()
     with progress(f"finetune {key}", settings.steps, "steps") as report:
         for step in range(1, settings.steps + 1):
@@ -128,9 +133,19 @@ def _train(
                 curve.append(CurvePoint(step, float(np.mean(losses)), loss, score))
                 report(len(losses), f"loss {np.mean(losses):.3f}, validation accuracy {score:.3f}")
                 losses = []
+                if best_point(curve) is curve[-1]:
+                    best = {name: parameter.detach().clone() for name, parameter in trained(model).items()}
                 if settings.stop_at is not None and score >= settings.stop_at:
                     break
+    with torch.no_grad():
+        for name, parameter in trained(model).items():
+            parameter.copy_(best[name])
     return curve, seconds
+
+
+def best_point(curve: list[CurvePoint]) -> CurvePoint:
+    """The highest accuracy on validation; among equals the lowest loss there, then the earliest."""
+    return max(curve, key=lambda point: (point.validation_accuracy, -point.validation_loss, -point.step))
 
 
 def _step(

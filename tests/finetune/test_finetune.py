@@ -9,7 +9,7 @@ import torch
 from accelerate.state import AcceleratorState
 
 from pipeline.errors import PermafrostError
-from pipeline.finetune.loop import NotFinite, batch_rows, finetune
+from pipeline.finetune.loop import NotFinite, batch_rows, best_point, finetune
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen, count_by_group, group_of
 from pipeline.finetune.settings import FinetuneSettings
 from pipeline.tasks.tokens import open_tokens
@@ -124,6 +124,17 @@ def test_the_curve_is_scored_on_the_whole_validation_split(tokens, tiny_bert):
     for point in result.curve:
         assert point.validation_accuracy * answers == pytest.approx(round(point.validation_accuracy * answers))
     assert [point.step for point in result.curve] == [4, 8, 12]
+
+
+def test_the_weights_that_were_best_on_validation_are_kept(tokens, tiny_bert):
+    long = finetune(tokens, backbone(tiny_bert), settings(steps=60, lr=3e-2), CPU, "k")
+    best = best_point(long.curve)
+    assert best.step < 60, "the recipe should overshoot"
+    assert long.metrics["best_step"] == best.step
+    assert long.metrics["validation_accuracy"] == max(point.validation_accuracy for point in long.curve)
+    AcceleratorState._reset_state(True)
+    short = finetune(tokens, backbone(tiny_bert), settings(steps=best.step, lr=3e-2), CPU, "k")
+    assert all(torch.equal(long.parameters[name], short.parameters[name]) for name in long.parameters)
 
 
 def test_a_loss_that_is_no_number_stops_with_the_step(tokens, tiny_bert):
