@@ -9,6 +9,7 @@ import click
 from stages.command import (
     PARAMS,
     backbone_option,
+    certificates,
     device_option,
     feature_names,
     reports_errors,
@@ -26,12 +27,12 @@ from stages.command import (
     "--fresh", is_flag=True, envvar="PERMAFROST_FRESH", show_envvar=True, help="Compute anew what was already computed."
 )
 @reports_errors
-def main(task: str, backbone: str, device: str, work: Path, fresh: bool) -> None:
+def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fresh: bool) -> None:
     """Write data/features/TASK-BACKBONE: hidden states of the frozen backbone, in Zarr."""
     from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
     from pipeline.device import pick_device
-    from pipeline.extraction.engine import extract, plan_extraction
+    from pipeline.extraction.engine import Where, extract, plan_extraction
     from pipeline.extraction.settings import CacheSettings
     from pipeline.params import Params
     from pipeline.tasks.tokens import open_tokens
@@ -43,7 +44,8 @@ def main(task: str, backbone: str, device: str, work: Path, fresh: bool) -> None
         params.section("cache", CacheSettings),
         feature_names(params, task, backbone),
     )
-    cost = extract(plan, Path("data/features") / f"{task}-{backbone}", work, pick_device(device), fresh)
+    where = Where(pick_device(device), work, scheduler, certificates(), fresh)
+    cost = extract(plan, Path("data/features") / f"{task}-{backbone}", where)
     cost.write(Path("data/cost"))
 
 

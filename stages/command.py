@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 from pipeline.errors import PermafrostError
 
 if TYPE_CHECKING:
+    from pipeline.execution.cluster import Tls
     from pipeline.params import Params
 
 P = ParamSpec("P")
@@ -70,3 +72,21 @@ def feature_names(params: Params, task: str, backbone: str) -> dict[str, Any]:
         "backbone_settings": params.plain("backbones", backbone),
         "settings": params.plain("cache"),
     }
+
+
+def certificates() -> Tls | None:
+    """The certificates for a `tls://` scheduler that the environment names, None without them.
+
+    Raises:
+        PermafrostError: some of the three files are named and others are not.
+    """
+    from pipeline.execution.cluster import Tls
+
+    names = ("PERMAFROST_TLS_CA", "PERMAFROST_TLS_CERT", "PERMAFROST_TLS_KEY")
+    files = [os.environ.get(name, "") for name in names]
+    if not any(files):
+        return None
+    if not all(files):
+        missing = [name for name, file in zip(names, files, strict=True) if not file]
+        raise PermafrostError(f"{', '.join(missing)} is not set", mend="name all three files, or none")
+    return Tls(*files)

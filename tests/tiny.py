@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 
@@ -19,6 +20,7 @@ from pipeline.backbones.settings import PathSource
 from pipeline.backbones.transformer import Transformer
 from pipeline.extraction.settings import CacheSettings
 from pipeline.tasks.bit_xor import BitXor
+from pipeline.tasks.task import Split, TaskData
 from pipeline.tasks.writing import write_tokens
 from tests.imports import ROOT
 
@@ -57,6 +59,7 @@ cache:
   adapter_seed: 0
   adapter_gain: 1.41
   layers: [final]
+  readout: task
   compute_dtype: bfloat16
   storage_dtype: bfloat16
   batch_tokens: 48
@@ -88,6 +91,7 @@ def cache_settings(**changes: Any) -> CacheSettings:
         "adapter_seed": 0,
         "adapter_gain": 1.41,
         "layers": ("final",),
+        "readout": "task",
         "compute_dtype": "float32",
         "storage_dtype": "float32",
         "batch_tokens": 48,
@@ -132,6 +136,18 @@ def write_xor(path: Path, bits: int) -> Path:
     """Write the tokens of a bit XOR."""
     task = BitXor(kind="bit_xor", seed=0, bits=bits, split="unseen", validation=0.2, test=0.2)
     write_tokens(path, path.name, {"bits": bits}, task.load(), {"majority class": 0.5})
+    return path
+
+
+def write_task(path: Path, train: Split, **more: Any) -> Path:
+    """Write a task of patches, two classes, one answer, whose validation and test are empty."""
+    shape, answers = train.read(0, 0).inputs.shape[1:], train.read(0, 0).labels.shape[1]
+    dtype = train.read(0, 0).inputs.dtype
+    lengths = None if train.read(0, 0).lengths is None else np.zeros(0, np.int32)
+    empty = Split.of(np.zeros((0, *shape), dtype), np.zeros((0, answers), np.uint8), lengths)
+    options: dict[str, Any] = {"kind": "patches", "classes": 2, "readout": 1, "source": {"name": "made"}, **more}
+    task = TaskData(splits={"train": train, "validation": empty, "test": empty}, **options)
+    write_tokens(path, path.name, {}, task, {})
     return path
 
 

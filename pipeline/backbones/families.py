@@ -109,6 +109,9 @@ PREFIXES = {"gpt2": "transformer.", "bert": "bert."}
 """What a checkpoint with a task's head puts in front of the backbone's tensor names."""
 
 
+EMBEDDINGS = {"gpt2": "wte.weight", "bert": "embeddings.word_embeddings.weight"}
+
+
 def spec_of(config: dict[str, Any]) -> Spec:
     """The architecture that a config.json describes.
 
@@ -133,3 +136,16 @@ def tensors_of(config: dict[str, Any], state: dict[str, Tensor], spec: Spec) -> 
         return TENSORS[family](plain, spec)
     except KeyError as error:
         raise PermafrostError(f"the checkpoint has no tensor {error}: it is not a whole {family}") from error
+
+
+def embedding_of(config: dict[str, Any], state: dict[str, Tensor]) -> Tensor:
+    """A checkpoint's table of vectors for ids, `(id, width)`.
+
+    Raises:
+        PermafrostError: it holds none.
+    """
+    family = config["model_type"]
+    for name in (EMBEDDINGS[family], PREFIXES[family] + EMBEDDINGS[family]):
+        if name in state:
+            return state[name]
+    raise PermafrostError(f"the checkpoint has no tensor {EMBEDDINGS[family]!r}: ids cannot be embedded")

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from pipeline.backbones.families import spec_of, tensors_of
+from pipeline.backbones.families import embedding_of, spec_of, tensors_of
 from pipeline.backbones.init import draw_weights
 from pipeline.backbones.settings import BackboneSettings, RandomSource
 from pipeline.backbones.transformer import Spec, Transformer
@@ -39,6 +40,18 @@ class Backbone:
             state = tensors_of(self.config, read_state(locate(self.settings)), self.spec)
             model.load_state_dict({name: tensor.float().contiguous() for name, tensor in state.items()}, assign=True)
         return model.eval().requires_grad_(False)
+
+    def load_embedding(self) -> Tensor:
+        """The table of vectors for ids, `(id, width)`, in float32; a random backbone's is drawn N(0, std).
+
+        Raises:
+            PermafrostError: the checkpoint holds none.
+        """
+        if isinstance(self.settings, RandomSource):
+            generator = torch.Generator().manual_seed(self.settings.seed + 1)
+            table = torch.empty(self.config["vocab_size"], self.spec.width)
+            return table.normal_(0.0, self.settings.std, generator=generator)
+        return embedding_of(self.config, read_state(locate(self.settings))).float()
 
 
 def find_backbone(settings: BackboneSettings) -> Backbone:

@@ -95,7 +95,8 @@ class Block(nn.Module):
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.prenorm, self.activation = spec.prenorm, spec.activation
+        self.prenorm = spec.prenorm
+        self.activation: Activation = spec.activation
         self.norm1 = nn.LayerNorm(spec.width, eps=spec.norm_eps)
         self.attention = Attention(spec)
         self.norm2 = nn.LayerNorm(spec.width, eps=spec.norm_eps)

@@ -1,33 +1,38 @@
 """Runs a frozen backbone once over a task and keeps its hidden states.
 
-Start here: `extract` plans, computes the shards that are missing, checks a sample against float32, and publishes. The
-work is cut into shards before it begins, so that a crash costs one shard and the bytes do not depend on it.
+Start here: `extract` computes the shards that are missing, wherever it is told to, checks a sample against float32, and
+publishes. The work is cut into shards before it begins (`plan.py`), each is computed whole by one worker (`shard.py`),
+so a crash costs the shards that were being computed, and the bytes depend neither on it nor on who computed what.
 """
 
 from __future__ import annotations
 
-import time
+import shutil
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from pipeline.backbones.init import linear_adapter
 from pipeline.backbones.load import Backbone
 from pipeline.costs.flops import TransformerSizes, forward_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
+from pipeline.execution.cluster import Tls
+from pipeline.execution.run import run
 from pipeline.extraction.fidelity import check_fidelity
-from pipeline.extraction.forward import Reader, layer_names
-from pipeline.extraction.plan import batches, distinct_rows
+from pipeline.extraction.forward import layer_names
+from pipeline.extraction.products import kernels_for, reason_for
+from pipeline.extraction.readout import kept_vectors
 from pipeline.extraction.settings import CacheSettings
+from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
 from pipeline.features.workspace import Workspace
-from pipeline.features.write import create_store, write_shard
+from pipeline.features.write import create_store
 from pipeline.identity import file_digests, identity_hash, write_manifest
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
@@ -35,19 +40,25 @@ from pipeline.tasks.tokens import Tokens
 
 @dataclass(frozen=True)
 class Extraction:
-    """One task under one backbone, planned: what will be computed and where each result goes.
-
-    `origins[row]` is the (split, example) where a distinct input stands first; `rows` maps each split's examples to
-    rows. `identity` decides the stored bytes on one kind of device.
-    """
+    """One task under one backbone, planned. `identity` decides the stored bytes on one kind of device."""
 
     tokens: Tokens
     backbone: Backbone
     settings: CacheSettings
+    inputs: Inputs
     layout: Layout
-    origins: list[tuple[str, int]]
-    rows: dict[str, np.ndarray]
     identity: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Where:
+    """What changes speed and place but no byte: device, work folder, who computes, whether to take over old work."""
+
+    device: torch.device
+    work: Path
+    scheduler: str = "inline"
+    tls: Tls | None = None
+    fresh: bool = False
 
 
 def plan_extraction(tokens: Tokens, backbone: Backbone, settings: CacheSettings, names: dict[str, Any]) -> Extraction:
@@ -64,110 +75,95 @@ def plan_extraction(tokens: Tokens, backbone: Backbone, settings: CacheSettings,
             f"{tokens.task} is augmented ({tokens.augment}): no image is seen twice, so nothing can be cached",
             mend=f"set tasks.{tokens.task}.augment: none, or use the fine-tune alone",
         )
-    if tokens.kind != "patches":
-        raise PermafrostError(f"{tokens.task} is made of ids; the cache takes patches only so far")
     if tokens.length > backbone.spec.positions:
         raise PermafrostError(
             f"{tokens.task} has {tokens.length} tokens, the backbone has {backbone.spec.positions} positions",
             mend="make the task's inputs shorter or choose another backbone",
         )
     layers = layer_names(settings.layers, backbone.spec.layers)
-    origins, rows = distinct_rows({name: np.asarray(split.inputs[:]) for name, split in tokens.splits.items()})
+    inputs = Inputs(tokens)
+    kept = kept_vectors(settings.readout, tokens.readout, tokens.length)
     sizes = (settings.storage_dtype, settings.shard_bytes, settings.chunk_bytes)
-    layout = plan_layout(len(origins), tokens.readout, layers, backbone.spec.width, *sizes)
+    layout = plan_layout(len(inputs.first), kept, layers, backbone.spec.width, *sizes)
     identity = {**names, "schema": SCHEMA, "tokens": tokens.digest, "weights": backbone.weights}
-    return Extraction(tokens, backbone, settings, layout, origins, rows, identity)
+    return Extraction(tokens, backbone, settings, inputs, layout, identity)
 
 
-def extract(plan: Extraction, destination: Path, work: Path, device: torch.device, fresh: bool = False) -> CostRecord:
+def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
     """Compute what is missing of a plan and publish it at `destination`.
 
     Shards that an interrupted run finished, with the same identity, library versions and kind of device, are taken
-    over unless `fresh`; `work` is where they lie. Bytes do not depend on interruptions.
+    over unless `where.fresh`.
 
     Raises:
-        PermafrostError: another process writes the same features, a value does not fit the storage dtype, or a sample
-            differs from float32 by more than the tolerance.
+        PermafrostError: another process writes the same features, there is no room for them, a value does not fit the
+            storage dtype, or a sample differs from float32 by more than the tolerance.
         OSError: the disk is full; finished shards are kept.
     """
-    torch.set_num_threads(plan.settings.threads)
-    made = {"versions": {"torch": torch.__version__, "numpy": np.__version__}, "device": device_kind(device)}
-    with Workspace(work / "cache" / destination.name, identity_hash({**plan.identity, **made})) as workspace:
-        if fresh:
+    dtype = getattr(torch, plan.settings.compute_dtype)
+    made = {
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "device": device_kind(where.device),
+        "kernels": kernels_for(where.device, dtype),
+    }
+    print(f"cache {destination.name}: {reason_for(where.device, dtype)}", flush=True)
+    with Workspace(where.work / "cache" / destination.name, identity_hash({**plan.identity, **made})) as workspace:
+        if where.fresh:
             workspace.discard()
         if not workspace.store.exists():
             _create(plan, workspace.store)
-        reader = _reader(plan, device)
-        seconds = _compute_missing(plan, reader, workspace, device, destination.name)
-        error = check_fidelity(reader, _inputs(plan, range(plan.layout.rows)), plan.settings.tolerance)
-        _write_manifest(plan, workspace, fidelity=error, **made)
+        job = _job(plan, workspace, where)
+        seconds = _compute_missing(job, workspace, where, destination.name)
+        fidelity = check_fidelity(job, plan.inputs, workspace.store)
+        _write_manifest(plan, workspace, fidelity=fidelity, **made)
         workspace.publish(destination)
         workspace.prune()
-    return _cost(plan, destination.name, seconds, device)
+    return _cost(plan, destination.name, seconds, where.device)
 
 
 def _create(plan: Extraction, path: Path) -> None:
-    partial = path.with_name("store.partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    splits = {name: {"row": rows, "labels": plan.tokens.splits[name].read_labels()} for name, rows in plan.rows.items()}
+    partial_path = path.with_name("store.partial")
+    partial_path.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(partial_path.parent).free
+    if plan.layout.bytes > free:
+        raise PermafrostError(
+            f"the features take {plan.layout.bytes / 1e9:.1f} GB, {partial_path.parent} has {free / 1e9:.1f} GB free",
+            mend="free some space, set PERMAFROST_WORK to another disk, or keep fewer layers or positions",
+        )
+    labels = {name: split.read_labels() for name, split in plan.tokens.splits.items()}
+    splits = {name: {"row": rows, "labels": labels[name]} for name, rows in plan.inputs.rows.items()}
     attributes = {"classes": plan.tokens.classes, "dtype": plan.layout.dtype, "layers": list(plan.layout.layers)}
-    create_store(partial, plan.layout, attributes, splits)
-    partial.rename(path)
+    create_store(partial_path, plan.layout, attributes, splits)
+    partial_path.rename(path)
 
 
-def _reader(plan: Extraction, device: torch.device) -> Reader:
-    settings = plan.settings
-    spec = plan.backbone.spec
-    adapter = linear_adapter(plan.tokens.features, spec.width, settings.adapter_gain, settings.adapter_seed)
-    network = plan.backbone.load().to(device, getattr(torch, settings.compute_dtype))
-    return Reader(adapter.to(device), network, plan.layout.layers, plan.tokens.readout)
+def _job(plan: Extraction, workspace: Workspace, where: Where) -> ShardJob:
+    tokens, store = plan.tokens.path.resolve(), workspace.store.resolve()
+    return ShardJob(tokens, plan.backbone.settings, plan.settings, store, plan.layout, str(where.device))
 
 
-def _compute_missing(plan: Extraction, reader: Reader, workspace: Workspace, device: torch.device, name: str) -> float:
+def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: str) -> float:
     """Compute the shards that are not done; the seconds that all shards took, also those of an interrupted run."""
-    layout = plan.layout
+    layout = job.layout
+    found = {shard: workspace.done(shard, layout.file_of(shard)) for shard in range(layout.shards)}
+    seconds = sum(marker["seconds"] for marker in found.values() if marker)
     with progress(f"cache {name}", layout.rows, "rows") as report:
-        total = 0.0
-        for shard in range(layout.shards):
-            file, rows = layout.file_of(shard), layout.rows_of(shard)
-            done = workspace.done(shard, file)
-            if done is None:
-                start = time.perf_counter()
-                _compute_shard(plan, reader, workspace.store, shard, device)
-                done = {"seconds": time.perf_counter() - start}
-                workspace.mark_done(shard, file, **done)
-                report(len(rows), f"shard {shard + 1}/{layout.shards}")
-            else:
-                report(len(rows), f"shard {shard + 1}/{layout.shards} was done")
-            total += done["seconds"]
-    return total
-
-
-def _compute_shard(plan: Extraction, reader: Reader, store: Path, shard: int, device: torch.device) -> None:
-    tokens = plan.tokens
-    states = [
-        reader.read(torch.from_numpy(_inputs(plan, rows)).to(device)).cpu().numpy()
-        for rows in batches(plan.layout, shard, tokens.length, plan.settings.batch_tokens)
-    ]
-    write_shard(store, plan.layout, shard, np.concatenate(states))
-
-
-def _inputs(plan: Extraction, rows: range) -> np.ndarray:
-    """The distinct inputs of some rows, normalised: `(row, token, feature)` float32."""
-    arrays = {name: split.inputs for name, split in plan.tokens.splits.items()}
-    picked = [plan.origins[row] for row in rows]
-    parts = [
-        np.asarray(arrays[name].oindex[np.array([example for split, example in picked if split == name])])
-        for name in dict.fromkeys(split for split, _ in picked)
-    ]
-    return plan.tokens.normalise(np.concatenate(parts))
+        for shard, marker in found.items():
+            if marker:
+                report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards} was done")
+        missing = [shard for shard, marker in found.items() if not marker]
+        for shard, took in run(partial(compute_shard, job), missing, where.scheduler, where.tls):
+            workspace.mark_done(shard, layout.file_of(shard), seconds=took)
+            report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards}")
+            seconds += took
+    return seconds
 
 
 def _write_manifest(plan: Extraction, workspace: Workspace, **made: Any) -> None:
-    counts = {"examples": {name: len(rows) for name, rows in plan.rows.items()}, "unique": plan.layout.rows}
-    files = file_digests(workspace.store)
+    splits = plan.tokens.splits
+    counts = {"examples": {name: len(split) for name, split in splits.items()}, "unique": plan.layout.rows}
     extra = {"counts": counts, "layout": asdict(plan.layout), "floors": plan.tokens.floors, **made}
-    write_manifest(workspace.store, plan.identity, files, **extra)
+    write_manifest(workspace.store, plan.identity, file_digests(workspace.store), **extra)
 
 
 def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> CostRecord:
@@ -178,7 +174,7 @@ def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> C
         spec.inner_width,
         tokens.length,
         tokens.readout,
-        tokens.features,
+        tokens.features if tokens.kind == "patches" else 0,
         tokens.answers // tokens.readout * tokens.classes,
     )
     return CostRecord(
@@ -188,5 +184,5 @@ def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> C
         flops=plan.layout.rows * forward_flops(sizes),
         peak_bytes=peak_memory_bytes(),
         device=device_kind(device),
-        examples=sum(len(rows) for rows in plan.rows.values()),
+        examples=sum(len(split) for split in tokens.splits.values()),
     )

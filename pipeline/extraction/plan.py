@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
-from jaxtyping import Integer, Num
-
-from pipeline.features.layout import Layout
+from jaxtyping import Int32, Int64, UInt64
 
 
 def distinct_rows(
-    splits: dict[str, Num[np.ndarray, "example token *feature"]],
-) -> tuple[list[tuple[str, int]], dict[str, Integer[np.ndarray, "example"]]]:
-    """Find equal inputs, so that each is run and stored once.
+    hashes: dict[str, UInt64[np.ndarray, "example 2"]],
+) -> tuple[Int64[np.ndarray, " row"], dict[str, Int64[np.ndarray, " example"]]]:
+    """Find equal inputs by their content hash, so that each is run and stored once.
+
+    Args:
+        hashes: 128 bits for each example of each split.
 
     Returns:
-        Where each row's input stands first, as (split, example), in order of appearance; and per split the row of
-        each example.
+        Where each row's input stands first, as an index into the splits laid end to end, in order of appearance; and
+        per split the row of each example.
     """
-    first: dict[bytes, int] = {}
-    origins: list[tuple[str, int]] = []
-    rows: dict[str, np.ndarray] = {}
-    for name, inputs in splits.items():
-        found = np.empty(len(inputs), dtype=np.int64)
-        for example, values in enumerate(inputs):
-            digest = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
-            if digest not in first:
-                first[digest] = len(origins)
-                origins.append((name, example))
-            found[example] = first[digest]
-        rows[name] = found
-    return origins, rows
+    together = np.concatenate([*hashes.values(), np.empty((0, 2), np.uint64)])
+    keys = np.ascontiguousarray(together).view([("high", np.uint64), ("low", np.uint64)]).reshape(-1)
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    row_of = np.empty_like(order)
+    row_of[order] = np.arange(len(order))
+    ends = np.cumsum([len(part) for part in hashes.values()])
+    rows = np.split(row_of[inverse.reshape(-1)], ends[:-1])
+    return first[order], dict(zip(hashes, rows, strict=True))
 
 
-def batches(layout: Layout, shard: int, tokens: int, batch_tokens: int) -> list[range]:
-    """The rows of a shard in batches of at most `batch_tokens` tokens (but at least one row), in order."""
-    rows = layout.rows_of(shard)
-    size = max(1, batch_tokens // tokens)
-    return [range(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]
+def batches(lengths: Int32[np.ndarray, " row"], batch_tokens: int) -> list[Int64[np.ndarray, " picked"]]:
+    """Rows in batches of at most `batch_tokens` tokens, padding included (but at least one row).
+
+    The longest come first, so that rows of a batch are nearly equally long, and memory is at its most in the first
+    batch. Rows of equal length stay in order. Which rows meet depends on the lengths alone.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    found: list[np.ndarray] = []
+    start = 0
+    while start < len(order):
+        longest = max(1, int(lengths[order[start]]))
+        stop = start + max(1, batch_tokens // longest)
+        found.append(order[start:stop])
+        start = stop
+    return found

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from pipeline.extraction.readout import ReadoutName
 from pipeline.features.dtypes import StorageDtype
 from pipeline.params import STRICT
 
@@ -18,13 +19,15 @@ class CacheSettings:
     """How hidden states are computed and stored.
 
     The adapter is drawn from `adapter_seed` with orthogonal weights times `adapter_gain`. `layers` are block numbers
-    (0: the embeddings) or `final`. `batch_tokens` and `threads` are here because they change low bits. `tolerance` is
-    the largest relative error against float32 that the sample may show.
+    (0: the embeddings), `final`, or `all`. `readout` is which positions are kept (see `readout.py`). `batch_tokens` and
+    `threads` are here because they change low bits. `tolerance` is the largest relative error against float32 that the
+    sample may show.
     """
 
     adapter_seed: int
     adapter_gain: Annotated[float, Field(gt=0)]
-    layers: Annotated[tuple[Annotated[int, Field(ge=0)] | Literal["final"], ...], Field(min_length=1)]
+    layers: Annotated[tuple[Annotated[int, Field(ge=0)] | Literal["final", "all"], ...], Field(min_length=1)]
+    readout: ReadoutName
     compute_dtype: Literal["bfloat16", "float32"]
     storage_dtype: StorageDtype
     batch_tokens: Positive

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,17 +11,16 @@ from filelock import FileLock
 
 from pipeline.backbones.init import linear_adapter
 from pipeline.errors import PermafrostError
-from pipeline.extraction import engine
-from pipeline.extraction.engine import extract, plan_extraction
+from pipeline.extraction import engine, shard
+from pipeline.extraction.engine import Where, extract, plan_extraction
 from pipeline.extraction.fidelity import FidelityError
 from pipeline.extraction.forward import Reader
-from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.features import open_features
-from pipeline.features.layout import plan_layout
 from pipeline.features.workspace import WorkspaceBusy
 from pipeline.identity import file_digests
+from pipeline.tasks.task import Split
 from pipeline.tasks.tokens import open_tokens
-from tests.tiny import backbone, cache_settings
+from tests.tiny import backbone, cache_settings, write_task
 
 CPU = torch.device("cpu")
 NAMES = {"task": "xor", "backbone": "tiny"}
@@ -30,9 +30,10 @@ NAMES = {"task": "xor", "backbone": "tiny"}
 def run(tiny_tokens, tiny_bert, tmp_path):
     """Extract the tiny task; gives the published store's path."""
 
-    def extraction(name="xor-tiny", fresh=False, **changes):
-        plan = plan_extraction(open_tokens(tiny_tokens), backbone(tiny_bert), cache_settings(**changes), NAMES)
-        extract(plan, tmp_path / "features" / name, tmp_path / "work", CPU, fresh)
+    def extraction(name="xor-tiny", fresh=False, tokens=tiny_tokens, scheduler="inline", **changes):
+        plan = plan_extraction(open_tokens(tokens), backbone(tiny_bert), cache_settings(**changes), NAMES)
+        where = Where(CPU, tmp_path / "work", scheduler=scheduler, fresh=fresh)
+        extract(plan, tmp_path / "features" / name, where)
         return tmp_path / "features" / name
 
     return extraction
@@ -81,18 +82,18 @@ def test_two_runs_give_the_same_bytes(run):
 def test_a_run_that_was_cut_off_gives_the_same_bytes_and_repeats_no_shard(run, monkeypatch):
     whole = everything(run("whole"))
     computed: list[int] = []
-    compute = engine._compute_shard
+    compute = engine.compute_shard
 
     def stops_at_third(*args):
         if len(computed) == 2:
             raise KeyboardInterrupt
-        computed.append(args[3])
-        compute(*args)
+        computed.append(args[1])
+        return compute(*args)
 
-    monkeypatch.setattr(engine, "_compute_shard", stops_at_third)
+    monkeypatch.setattr(engine, "compute_shard", stops_at_third)
     with pytest.raises(KeyboardInterrupt):
         run("cut")
-    monkeypatch.setattr(engine, "_compute_shard", lambda *args: (computed.append(args[3]), compute(*args)))
+    monkeypatch.setattr(engine, "compute_shard", lambda *args: (computed.append(args[1]), compute(*args))[1])
     path = run("cut")
     assert sorted(computed) == list(range(len(computed)))
     assert len(computed) >= 4
@@ -105,8 +106,8 @@ def test_a_damaged_shard_in_the_work_folder_is_computed_again_alone(run, tmp_pat
     shard = next((tmp_path / "work").rglob("features/c/1/0/0/0"))
     shard.write_bytes(shard.read_bytes()[:-3])
     computed: list[int] = []
-    compute = engine._compute_shard
-    monkeypatch.setattr(engine, "_compute_shard", lambda *args: (computed.append(args[3]), compute(*args)))
+    compute = engine.compute_shard
+    monkeypatch.setattr(engine, "compute_shard", lambda *args: (computed.append(args[1]), compute(*args))[1])
     assert everything(run()) == whole
     assert computed == [1]
     run(fresh=True)
@@ -136,7 +137,7 @@ def test_a_second_writer_is_refused(run, tmp_path):
 
 
 def test_a_full_disk_costs_no_finished_shard(run, monkeypatch):
-    write, calls = engine.write_shard, []
+    write, calls = shard.write_shard, []
 
     def disk_fills_up(*args):
         calls.append(args)
@@ -144,19 +145,47 @@ def test_a_full_disk_costs_no_finished_shard(run, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         write(*args)
 
-    monkeypatch.setattr(engine, "write_shard", disk_fills_up)
+    monkeypatch.setattr(shard, "write_shard", disk_fills_up)
     with pytest.raises(OSError, match="No space left on device"):
         run()
-    monkeypatch.setattr(engine, "write_shard", lambda *args: (calls.append(args), write(*args)))
+    monkeypatch.setattr(shard, "write_shard", lambda *args: (calls.append(args), write(*args)))
     open_features(run())
     assert [args[2] for args in calls[:3]] == [0, 1, 1]
 
 
-def test_a_hidden_state_that_is_not_finite_stops_the_run(run, monkeypatch):
-    read = Reader.read
-    monkeypatch.setattr(Reader, "read", lambda self, x: read(self, x) * torch.tensor(float("nan")))
-    with pytest.raises(PermafrostError, match=r"row 0, layer final: the hidden state is nan"):
-        run()
+@pytest.fixture
+def overflowing(monkeypatch):
+    """A network in which hidden states of some rows overflow: in bfloat16 only, or in float32 as well."""
+
+    def overflow(where):
+        read = Reader.read
+
+        def broken(self, inputs, lengths, answers):
+            states = read(self, inputs, lengths, answers).clone()
+            if where(self):
+                states[inputs.sum(dim=(1, 2)) == 6] = torch.nan  # the input of ones alone
+            return states
+
+        monkeypatch.setattr(Reader, "read", broken)
+        shard.exact_reader.cache_clear()
+
+    return overflow
+
+
+def test_a_row_that_overflows_is_computed_again_in_float32(run, overflowing):
+    exact = open_features(run("exact")).read("train")
+    overflowing(lambda reader: reader.dtype == torch.bfloat16)
+    half = open_features(run("half", compute_dtype="bfloat16")).read("train")
+    assert np.isfinite(half).all()
+    error = np.abs(half - exact).max(axis=(1, 2, 3))
+    assert (error < 1e-6).sum() == 1
+    assert error.max() > 1e-3
+
+
+def test_a_row_that_is_not_finite_in_float32_either_stops_the_run_with_its_number(run, overflowing):
+    overflowing(lambda reader: True)
+    with pytest.raises(PermafrostError, match=r"row \d+, layer final: the hidden state is nan"):
+        run(compute_dtype="bfloat16")
 
 
 def test_an_error_above_the_tolerance_stops_the_run_before_publishing(run, tmp_path):
@@ -189,15 +218,41 @@ def test_inputs_longer_than_the_positions_are_refused_before_anything_runs(tiny_
         plan_extraction(tokens, found, cache_settings(), NAMES)
 
 
-def test_equal_inputs_are_one_row():
-    inputs = {"train": np.array([[1, 2], [3, 4], [1, 2]]), "test": np.array([[3, 4], [5, 6]])}
-    origins, rows = distinct_rows(inputs)
-    assert origins == [("train", 0), ("train", 1), ("test", 1)]
-    assert rows["train"].tolist() == [0, 1, 0]
-    assert rows["test"].tolist() == [1, 2]
+def test_work_may_be_done_by_other_processes_and_gives_the_same_bytes(run):
+    assert everything(run("inline")) == everything(run("local", scheduler="local:2"))
 
 
-def test_batches_cover_a_shard_in_order_within_the_budget():
-    layout = plan_layout(10, 1, ("final",), 4, "float32", 7 * 16, 16)
-    assert batches(layout, 0, tokens=5, batch_tokens=15) == [range(0, 3), range(3, 6), range(6, 7)]
-    assert batches(layout, 1, tokens=5, batch_tokens=1) == [range(7, 8), range(8, 9), range(9, 10)]
+def test_features_that_do_not_fit_the_disk_are_refused_before_anything_runs(run, monkeypatch):
+    monkeypatch.setattr(engine.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
+    with pytest.raises(PermafrostError, match=r"the features take 0.0 GB, .* has 0.0 GB free"):
+        run()
+
+
+def test_an_augmented_task_is_refused_with_the_reason(run, tiny_tokens, tiny_bert):
+    tokens = replace(open_tokens(tiny_tokens), augment="crop_flip_rotate")
+    with pytest.raises(PermafrostError, match=r"augmented \(crop_flip_rotate\): no image is seen twice"):
+        plan_extraction(tokens, backbone(tiny_bert), cache_settings(), NAMES)
+
+
+def test_an_empty_split_is_a_valid_empty_array(tiny_bert, tmp_path):
+    path = write_task(tmp_path / "few", Split.of(np.eye(3, dtype=np.uint8)[:, :, None], np.zeros((3, 1), np.uint8)))
+    plan = plan_extraction(open_tokens(path), backbone(tiny_bert), cache_settings(), NAMES)
+    extract(plan, tmp_path / "out", Where(CPU, tmp_path / "work"))
+    store = open_features(tmp_path / "out")
+    assert store.read("test").shape == (0, 1, 1, 32)
+    assert store.read("train").shape == (3, 1, 1, 32)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17])
+def test_every_row_is_written_once_whatever_the_number(tiny_bert, tmp_path, rows):
+    values = np.arange(rows, dtype=np.uint8)
+    inputs = np.stack([values % 16, values // 16], axis=1)[:, :, None]
+    path = write_task(tmp_path / "n", Split.of(inputs, values[:, None] % 2))
+    plan = plan_extraction(
+        open_tokens(path), backbone(tiny_bert), cache_settings(shard_bytes=1024, chunk_bytes=512), NAMES
+    )
+    assert plan.layout.shard_rows == min(8, 4 * -(-rows // 4)) or rows < 4
+    extract(plan, tmp_path / "out", Where(CPU, tmp_path / "work"))
+    found = open_features(tmp_path / "out").read("train")[:, 0, 0]
+    assert len(np.unique(found, axis=0)) == rows
+    assert (np.abs(found).sum(axis=1) > 0).all()

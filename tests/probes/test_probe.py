@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.extraction.engine import extract, plan_extraction
+from pipeline.extraction.engine import Where, extract, plan_extraction
 from pipeline.features import open_features
 from pipeline.probes.logistic import Standardisation, fit_path
 from pipeline.probes.probe import run_probe
@@ -19,7 +19,7 @@ SETTINGS = ProbeSettings(penalties=(1.0, 0.1, 0.001), iterations=100, threads=1)
 def store(tiny_tokens, tiny_bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("probe")
     plan = plan_extraction(open_tokens(tiny_tokens), backbone(tiny_bert), cache_settings(layers=(1, "final")), {})
-    extract(plan, folder / "xor-tiny", folder / "work", torch.device("cpu"))
+    extract(plan, folder / "xor-tiny", Where(torch.device("cpu"), folder / "work"))
     return open_features(folder / "xor-tiny")
 
 

@@ -1,0 +1,141 @@
+"""One shard, from tokens on disk to features on disk: all that a worker needs, wherever it runs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int32, Int64, Num
+
+from pipeline.backbones.adapters import id_adapter, own_embedding, patch_adapter
+from pipeline.backbones.load import Backbone, find_backbone
+from pipeline.backbones.settings import BackboneSettings
+from pipeline.extraction.forward import Reader, layer_names
+from pipeline.extraction.plan import batches, distinct_rows
+from pipeline.extraction.settings import CacheSettings
+from pipeline.features.layout import Layout
+from pipeline.features.write import write_shard
+from pipeline.tasks.tokens import Tokens, open_tokens
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """What every shard of one extraction shares; small, since it travels to each worker with each shard.
+
+    Weights never travel: each process loads its own once.
+    """
+
+    tokens: Path
+    backbone: BackboneSettings
+    settings: CacheSettings
+    store: Path
+    layout: Layout
+    device: str
+
+
+class Inputs:
+    """The distinct inputs of a task by row, read from disk when asked for."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        """Find the distinct inputs; 16 bytes of memory for each example."""
+        self.tokens = tokens
+        hashes = {name: np.asarray(split.content[:]) for name, split in tokens.splits.items()}
+        self.first, self.rows = distinct_rows(hashes)
+        self._starts = np.cumsum([0, *(len(part) for part in hashes.values())])
+        lengths = np.concatenate([split.read_lengths() for split in tokens.splits.values()])
+        self.lengths: Int32[np.ndarray, " row"] = lengths[self.first].astype(np.int32)
+
+    def read(self, rows: Int64[np.ndarray, " picked"]) -> Num[np.ndarray, "picked token *feature"]:
+        """Some rows, as they are stored."""
+        examples = self.first[rows]
+        parts: list[np.ndarray] = []
+        places: list[np.ndarray] = []
+        for start, stop, split in zip(self._starts, self._starts[1:], self.tokens.splits.values(), strict=False):
+            here = np.flatnonzero((examples >= start) & (examples < stop))
+            if len(here):
+                wanted = examples[here] - start
+                low, high = int(wanted.min()), int(wanted.max()) + 1
+                dense = high - low <= 4 * len(wanted)  # one slice with a few rows too many beats many small reads
+                parts.append(
+                    np.asarray(split.inputs[low:high])[wanted - low]
+                    if dense
+                    else np.asarray(split.inputs.oindex[wanted])
+                )
+                places.append(here)
+        if not parts:
+            return np.asarray(self.tokens.splits["train"].inputs[:0])
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return np.concatenate(parts)[order]
+
+    def prepare(self, stored: Num[np.ndarray, "row token *feature"]) -> Num[np.ndarray, "row token *feature"]:
+        """Stored inputs as the input layer takes them: normalised patches in float32, or ids in int64."""
+        return self.tokens.normalise(stored) if self.tokens.kind == "patches" else stored.astype(np.int64)
+
+
+def compute_shard(job: ShardJob, shard: int) -> float:
+    """Compute one shard and write it; the seconds that it took.
+
+    Raises:
+        ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
+    """
+    start = time.perf_counter()
+    torch.set_num_threads(job.settings.threads)
+    inputs, reader = _prepared(job.tokens, job.backbone, job.settings, job.device)
+    held = job.layout.rows_of(shard)
+    rows = np.arange(held.start, held.stop)
+    lengths = inputs.lengths[rows]
+    stored = inputs.read(rows)
+    values = np.zeros((len(rows), *job.layout.shape[1:]), np.float32)
+    for picked in batches(lengths, job.settings.batch_tokens):
+        states = read_rows(reader, inputs, stored[picked], lengths[picked])
+        for bad in np.flatnonzero(~np.isfinite(states).all(axis=(1, 2, 3))):
+            one = picked[bad : bad + 1]
+            exact = exact_reader(job.tokens, job.backbone, job.settings, job.device)
+            retried = read_rows(exact, inputs, stored[one], lengths[one])
+            states[bad : bad + 1, : retried.shape[1]] = retried
+        values[picked, : states.shape[1]] = states
+    write_shard(job.store, job.layout, shard, values)
+    return time.perf_counter() - start
+
+
+def read_rows(
+    reader: Reader,
+    inputs: Inputs,
+    stored: Num[np.ndarray, "row token *feature"],
+    lengths: Int32[np.ndarray, " row"],
+) -> Float32[np.ndarray, "row kept layer width"]:
+    """Hidden states of some inputs run together, cut to the longest of them."""
+    longest = max(1, int(lengths.max()))
+    batch = torch.from_numpy(inputs.prepare(stored[:, :longest])).to(reader.device)
+    counted = torch.from_numpy(lengths.astype(np.int64)).to(reader.device)
+    return reader.read(batch, counted, inputs.tokens.readout).cpu().numpy()
+
+
+@lru_cache(maxsize=1)
+def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> tuple[Inputs, Reader]:
+    """Inputs and network of one extraction, made once a process."""
+    inputs = Inputs(open_tokens(tokens))
+    return inputs, make_reader(inputs.tokens, find_backbone(backbone), settings, device, settings.compute_dtype)
+
+
+@lru_cache(maxsize=1)
+def exact_reader(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> Reader:
+    """The same network in float32, for rows that overflow and for the sample that says how exact the others are."""
+    return make_reader(open_tokens(tokens), find_backbone(backbone), settings, device, "float32")
+
+
+def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
+    """Input layer and network on the device; the network in `dtype`, the input layer in float32."""
+    if tokens.kind == "patches":
+        adapter = patch_adapter(tokens.features, backbone, settings.adapter_gain, settings.adapter_seed)
+    elif tokens.embedding == "backbone":
+        adapter = own_embedding(tokens.vocabulary or 0, backbone)
+    else:
+        adapter = id_adapter(tokens.vocabulary or 0, backbone, settings.adapter_seed)
+    network = backbone.load().to(device, getattr(torch, dtype))
+    layers = layer_names(settings.layers, backbone.spec.layers)
+    return Reader(adapter.to(device).requires_grad_(False), network, layers, settings.readout)

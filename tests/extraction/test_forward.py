@@ -1,0 +1,105 @@
+"""The engine's forward pass against the definition: every layer, readout, family, length and kind of product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline.backbones.transformer import Transformer
+from pipeline.errors import PermafrostError
+from pipeline.extraction.forward import Reader, layer_names
+from pipeline.extraction.products import PACKED, PLAIN, kernels_for, linear
+from tests.tiny import BERT, GPT2, random_transformer
+
+CPU = torch.device("cpu")
+HAS_BF16 = kernels_for(CPU, torch.bfloat16) == PACKED
+FAMILIES = pytest.mark.parametrize("config", [BERT, GPT2], ids=["bert", "gpt2"])
+LENGTHS = torch.tensor([9, 4, 1])
+
+
+def states(network: Transformer, x: Tensor) -> dict[str, Tensor]:
+    """All hidden states of one row without padding, by layer name, straight from the definition."""
+    hidden = network.embed(x[None])
+    found = {"0": hidden[0]}
+    for index, block in enumerate(network.blocks, start=1):
+        hidden = block(hidden)
+        found[str(index)] = hidden[0]
+    return found | {"final": network.normalise(hidden)[0]}
+
+
+def keep(readout: Any, hidden: Tensor, answers: int) -> Tensor:
+    """What a readout keeps of one row's hidden states."""
+    count = len(hidden)
+    if readout == "task":
+        return hidden[[max(0, count - answers + i) for i in range(answers)]]
+    return {"last": hidden[-1:], "mean": hidden.mean(0, keepdim=True), "max": hidden.amax(0, keepdim=True)}.get(
+        readout, torch.cat([hidden, torch.zeros(9 - count, hidden.shape[1])])
+    )
+
+
+@FAMILIES
+@pytest.mark.parametrize("readout", ["task", "last", "mean", "max", "all"])
+@pytest.mark.parametrize("names", [("final",), ("0", "final"), ("1",), ("0", "1", "2", "final"), ("0",)])
+@torch.no_grad()
+def test_every_readout_of_every_layer_is_that_of_each_row_alone(config, readout, names):
+    network = random_transformer(config)
+    adapter = nn.Linear(4, 32)
+    inputs = torch.randn(3, 9, 4)
+    found = Reader(adapter, network, names, readout).read(inputs, LENGTHS, answers=2)
+    for row, length in enumerate(LENGTHS):
+        alone = states(network, adapter(inputs[row, :length]))
+        wanted = torch.stack([keep(readout, alone[name], 2) for name in names], dim=1)
+        assert (found[row] - wanted).norm() / wanted.norm() <= 1e-5
+
+
+@pytest.mark.skipif(not HAS_BF16, reason="this CPU has no bfloat16 instructions")
+@FAMILIES
+@torch.no_grad()
+def test_packed_products_stay_within_the_tolerance_of_float32_in_every_layer(config):
+    exact = random_transformer(config, std=0.1)
+    half = random_transformer(config, std=0.1).to(torch.bfloat16)
+    adapter, inputs = nn.Linear(4, 32), torch.randn(8, 9, 4)
+    names = ("0", "1", "2", "final")
+    lengths = torch.full((8,), 9)
+    wanted = Reader(adapter, exact, names, "task").read(inputs, lengths, 3)
+    found = Reader(adapter, half, names, "task").read(inputs, lengths, 3)
+    for layer in range(len(names)):
+        error = (found[:, :, layer] - wanted[:, :, layer]).norm() / wanted[:, :, layer].norm()
+        assert error <= 1.5e-2
+
+
+@pytest.mark.skipif(not HAS_BF16, reason="this CPU has no bfloat16 instructions")
+@pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh", "relu"])
+def test_packed_products_are_the_products(activation):
+    layer = nn.Linear(48, 64).to(torch.bfloat16).requires_grad_(False)
+    x = torch.randn(5, 7, 48).to(torch.bfloat16)
+    packed, plain = linear(layer, PACKED, activation)(x), linear(layer, PLAIN, activation)(x)
+    assert (packed.float() - plain.float()).norm() / plain.float().norm() < 5e-3
+
+
+def test_blocks_beyond_the_deepest_wanted_layer_are_never_run():
+    network = random_transformer(GPT2)
+    assert len(Reader(nn.Linear(4, 32), network, ("1",), "task").blocks) == 1
+    assert not Reader(nn.Linear(4, 32), network, ("0",), "task").blocks
+    assert len(Reader(nn.Linear(4, 32), network, ("final",), "task").blocks) == 3
+
+
+def test_ids_go_through_a_table():
+    network = random_transformer(BERT)
+    table = nn.Embedding(11, 32).requires_grad_(False)
+    ids = torch.randint(0, 11, (3, 9))
+    by_id = Reader(table, network, ("final",), "last").read(ids, LENGTHS, 1)
+    identity = nn.Linear(32, 32)
+    nn.init.eye_(identity.weight)
+    nn.init.zeros_(identity.bias)
+    by_vector = Reader(identity, network, ("final",), "last").read(table(ids), LENGTHS, 1)
+    assert (by_id - by_vector).norm() / by_vector.norm() < 1e-6
+
+
+def test_all_layers_are_named():
+    assert layer_names(("all",), 2) == ("0", "1", "2", "final")
+    with pytest.raises(PermafrostError, match="all stands alone"):
+        layer_names(("all", 1), 2)
