@@ -38,10 +38,15 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_digests(folder: Path) -> dict[str, str]:
-    """Every file below `folder` but its manifest: path relative to `folder` → sha256 (hex), sorted by path."""
+def file_digests(folder: Path, known: dict[str, str] | None = None) -> dict[str, str]:
+    """Every file below `folder` but its manifest: path relative to `folder` → sha256 (hex), sorted by path.
+
+    Files whose digest is `known` already are not read again.
+    """
+    known = known or {}
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p != folder / MANIFEST)
-    return {path.relative_to(folder).as_posix(): file_sha256(path) for path in files}
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    return {name: known.get(name) or file_sha256(path) for name, path in names.items()}
 
 
 def write_atomically(path: Path, content: bytes) -> None:

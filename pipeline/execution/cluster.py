@@ -34,7 +34,7 @@ def connect(scheduler: str, tls: Tls | None) -> Iterator[Any]:
 
     if scheduler.startswith("local:"):
         # One thread a worker: the threads of a product are a parameter, set by the function that runs there.
-        options = {"n_workers": int(scheduler[6:]), "threads_per_worker": 1, "dashboard_address": None}
+        options = {"n_workers": int(scheduler[6:]), "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
         quiet = {"distributed.logging.distributed": "error", "distributed.comm.timeouts.connect": WAIT}
         with dask.config.set(quiet), LocalCluster(host="127.0.0.1", **options) as cluster, Client(cluster) as client:
             yield client

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlparse
 
@@ -41,7 +41,7 @@ def run(
             yield piece, function(piece)
         return
     check_address(scheduler)
-    with _client(scheduler, tls) as client:
+    with connect(scheduler, tls) as client:
         yield from _on_cluster(client, function, pieces)
 
 
@@ -73,21 +73,13 @@ def _loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@contextmanager
-def _client(scheduler: str, tls: Tls | None) -> Iterator[Any]:
-    with connect(scheduler, tls) as client:
-        yield client
-
-
 def _on_cluster(client: Any, function: Callable[[int], T], pieces: list[int]) -> Iterator[tuple[int, T]]:
     from distributed import as_completed
     from distributed.scheduler import KilledWorker
 
     waiting = iter(pieces)
     window = AHEAD * max(1, len(client.scheduler_info()["workers"]))
-    futures = {
-        client.submit(function, piece, pure=False): piece for piece, _ in zip(waiting, range(window), strict=False)
-    }
+    futures = {client.submit(function, piece, pure=False): piece for piece in islice(waiting, window)}
     running = as_completed(list(futures))
     for future in running:
         piece = futures.pop(future)

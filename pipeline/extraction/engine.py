@@ -163,7 +163,8 @@ def _write_manifest(plan: Extraction, workspace: Workspace, **made: Any) -> None
     splits = plan.tokens.splits
     counts = {"examples": {name: len(split) for name, split in splits.items()}, "unique": plan.layout.rows}
     extra = {"counts": counts, "layout": asdict(plan.layout), "floors": plan.tokens.floors, **made}
-    write_manifest(workspace.store, plan.identity, file_digests(workspace.store), **extra)
+    shards = workspace.digests({shard: plan.layout.file_of(shard) for shard in range(plan.layout.shards)})
+    write_manifest(workspace.store, plan.identity, file_digests(workspace.store, shards), **extra)
 
 
 def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> CostRecord:

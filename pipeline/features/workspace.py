@@ -77,6 +77,17 @@ class Workspace:
         except (FileNotFoundError, ValueError, KeyError):
             return None
 
+    def digests(self, files: dict[int, str]) -> dict[str, str]:
+        """The recorded sha256 of each shard's file, without reading it again.
+
+        Raises:
+            ValueError: a shard has no marker: it was never finished.
+        """
+        missing = [shard for shard in files if not self._marker(shard).is_file()]
+        if missing:
+            raise ValueError(f"shards that were never finished: {missing}")
+        return {file: json.loads(self._marker(shard).read_bytes())["sha256"] for shard, file in files.items()}
+
     def publish(self, destination: Path) -> None:
         """Put the finished store, its manifest included, at `destination` in one rename, replacing what is there."""
         partial = destination.with_name(destination.name + ".partial")
