@@ -24,6 +24,14 @@ from stages.command import (
 @device_option
 @work_option
 @click.option(
+    "--scheduler",
+    default="inline",
+    show_default=True,
+    envvar="PERMAFROST_SCHEDULER",
+    show_envvar=True,
+    help="inline, local:N for N processes, or the address of a Dask scheduler, tls://host:port.",
+)
+@click.option(
     "--fresh", is_flag=True, envvar="PERMAFROST_FRESH", show_envvar=True, help="Compute anew what was already computed."
 )
 @reports_errors

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,7 +50,7 @@ def test_unknown_names_are_refused_with_the_nearest(project):
 def test_a_mistyped_parameter_is_found_before_anything_runs(project):
     try:
         (project / "params.yaml").write_text(PARAMS.replace("penalties: [0.1, 0.01]", "penalties: [0.1, -1]"))
-        assert fails(stage(project, "check"), "params.yaml:21: probe.penalties.1", "greater than 0, found -1")
+        assert fails(stage(project, "check"), "params.yaml:22: probe.penalties.1", "greater than 0, found -1")
         (project / "params.yaml").write_text(PARAMS.replace("tasks: [xor]", "tasks: [xr]"))
         assert fails(stage(project, "check"), "tasks has no entry 'xr'")
     finally:
@@ -125,6 +127,78 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(project, tmp_path, after):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("was done") >= after
     assert file_digests(project / "data/features/xor-tiny") == wanted
+
+
+@pytest.mark.parametrize("work_is_gone", [False, True])
+def test_a_damaged_store_is_found_named_and_mended_alone(project, tmp_path, work_is_gone):
+    """One shard loses a bit, one its tail, one is deleted; each is named, and these three alone are computed again."""
+    store, work = project / "data/features/xor-tiny", tmp_path / "work"
+    assert stage(project, "cache", *PAIR, PERMAFROST_WORK=str(work)).returncode == 0
+    wanted, cost = file_digests(store), (project / "data/cost/cache-xor-tiny.json").read_bytes()
+    if work_is_gone:
+        shutil.rmtree(work)
+    files = [store / f"features/c/{shard}/0/0/0" for shard in (1, 4, 6)]
+    content = bytearray(files[0].read_bytes())
+    content[7] ^= 16
+    files[0].write_bytes(content)
+    files[1].write_bytes(files[1].read_bytes()[:-9])
+    files[2].unlink()
+    features = [PYTHON, "-m", "pipeline.features"]
+    found = run(project, *features, "verify", str(store), check=False)
+    assert found.returncode == 1
+    assert [line.split("(")[1].split(",")[0] for line in found.stdout.splitlines() if "shard" in line][:3] == [
+        "shard 6",
+        "shard 1",
+        "shard 4",
+    ]
+    mended = run(project, *features, "repair", str(store), PERMAFROST_WORK=str(work))
+    lost = [1, 4, 6] if work_is_gone else [1, 4]  # a deleted file is still linked from the work folder
+    assert f"computing {len(lost)} of 8 shards again: {lost}" in mended.stdout
+    assert mended.stderr.count("was done") == 8 - len(lost)
+    assert file_digests(store) == wanted
+    assert (project / "data/cost/cache-xor-tiny.json").read_bytes() == cost
+
+
+@pytest.mark.slow
+def test_fifty_kills_at_random_moments_change_no_byte(project, tmp_path):
+    """Kill -9 at random moments, also inside writes, until fifty have struck; then one run to the end."""
+    wanted = file_digests(project / "data/features/xor-tiny")
+    moments, struck = random.Random(0), 0
+    for turn in range(50):
+        work = {"PERMAFROST_WORK": str(tmp_path / f"work{turn % 5}"), "PERMAFROST_FRESH": "1" if turn < 5 else ""}
+        process = subprocess.Popen(
+            [PYTHON, "-c", KILLED_IN_A_WRITE, str(moments.random()), *PAIR],
+            cwd=project,
+            env=environment(**work),
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        assert process.wait() == -signal.SIGKILL
+        struck += len(list((tmp_path / f"work{turn % 5}").rglob("store*"))) > 0
+    assert struck > 40, "most kills should strike after work has begun"
+    for turn in range(5):
+        done = stage(project, "cache", *PAIR, PERMAFROST_WORK=str(tmp_path / f"work{turn}"))
+        assert done.returncode == 0, done.stderr
+        assert file_digests(project / "data/features/xor-tiny") == wanted
+
+
+KILLED_IN_A_WRITE = """
+import os, random, signal, sys
+moment = random.Random(sys.argv.pop(1))
+sys.argv[0] = "stages.cache"
+left = moment.randrange(1, 80)
+def strike(event, details):
+    # Every file that is opened or renamed is a moment at which power may fail.
+    global left
+    if event in ("open", "os.rename", "os.link") and os.environ["PERMAFROST_WORK"] in str(details[0]):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(strike)
+from stages.cache import main
+main()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def test_help_tells_what_each_stage_writes(project):

@@ -162,7 +162,12 @@ def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: st
 def _write_manifest(plan: Extraction, workspace: Workspace, **made: Any) -> None:
     splits = plan.tokens.splits
     counts = {"examples": {name: len(split) for name, split in splits.items()}, "unique": plan.layout.rows}
-    extra = {"counts": counts, "layout": asdict(plan.layout), "floors": plan.tokens.floors, **made}
+    extra = {
+        "counts": counts,
+        "layout": asdict(plan.layout) | {"shards": plan.layout.shards},
+        "floors": plan.tokens.floors,
+        **made,
+    }
     shards = workspace.digests({shard: plan.layout.file_of(shard) for shard in range(plan.layout.shards)})
     write_manifest(workspace.store, plan.identity, file_digests(workspace.store, shards), **extra)
 

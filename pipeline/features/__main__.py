@@ -1,13 +1,15 @@
-"""`python -m pipeline.features inspect|verify PATH`: look at a feature store, or hold it against its manifest."""
+"""`python -m pipeline.features inspect|verify|repair PATH`: look at a feature store, check it, mend it."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import click
 
 from pipeline.errors import PermafrostError
+from pipeline.features.repair import salvage
 from pipeline.features.store import open_features
 from pipeline.features.verify import problems
 
@@ -46,9 +48,39 @@ def verify(path: Path) -> None:
     for line in found:
         click.echo(line)
     if found:
-        click.echo(f"to mend: dvc repro -f -s cache@{path.name} (shards that are sound are not computed again)")
+        click.echo(f"to mend: python -m pipeline.features repair {path} (computes these shards alone)")
         sys.exit(1)
     click.echo(f"{path} is sound: {len(store.manifest['files'])} files match their digests")
+
+
+@main.command()
+@store_path
+@click.option(
+    "--work",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".permafrost",
+    show_default=True,
+    envvar="PERMAFROST_WORK",
+    help="The work folder of the cache stage.",
+)
+def repair(path: Path, work: Path) -> None:
+    """Compute the damaged or missing shards again, and nothing else; run it where params.yaml is."""
+    store = open_features(path)
+    if not problems(store):
+        click.echo(f"{path} is sound: nothing to do")
+        return
+    lost = salvage(store, work)
+    click.echo(f"computing {len(lost)} of {store.manifest['layout']['shards']} shards again: {lost}")
+    identity, cost = store.manifest["identity"], Path("data/cost") / f"cache-{path.name}.json"
+    kept = cost.read_bytes() if cost.is_file() else None  # the cost of the whole, not of the repair
+    command = [sys.executable, "-m", "stages.cache", "--task", identity["task"], "--backbone", identity["backbone"]]
+    done = subprocess.run([*command, "--work", str(work)], check=False)
+    if kept is not None:
+        cost.write_bytes(kept)
+    if done.returncode:
+        sys.exit(done.returncode)
+    for line in problems(open_features(path)):
+        click.echo(line)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,11 @@ def make_store(path, dtype="float32"):
         held = layout.rows_of(shard)
         write_shard(path, layout, shard, values[held.start : held.stop])
     identity = {"schema": 1, "task": "t", "backbone": "b"}
-    extra = {"layout": {"shard_rows": layout.shard_rows}, "device": "cpu", "fidelity": {"relative_error": {"final": 0}}}
+    extra = {
+        "layout": {"shard_rows": layout.shard_rows, "shards": 3},
+        "device": "cpu",
+        "fidelity": {"relative_error": {"final": 0}},
+    }
     counts = {"examples": {name: len(row) for name, row in rows.items()}, "unique": ROWS}
     write_manifest(path, identity, file_digests(path), counts=counts, **extra)
     return values
@@ -48,6 +52,15 @@ def test_reading_gives_what_was_written_for_any_rows_and_layers(tmp_path):
     np.testing.assert_array_equal(store.read("train", layers=["final", "1"])[:, :, 1], values[[0, 3, 3, 10]][:, :, 0])
     assert store.read("test").shape == (0, READOUT, 2, WIDTH)
     assert store.labels("train").tolist() == [[0], [0], [0], [1]]
+
+
+def test_dask_gives_the_same_numbers_a_block_a_shard(tmp_path):
+    values = make_store(tmp_path / "s", "bfloat16")
+    store = open_features(tmp_path / "s")
+    for split in ("train", "validation"):
+        np.testing.assert_array_equal(store.dask(split).compute(), store.read(split))
+    assert store.dask("train").shape == (4, READOUT, 2, WIDTH)
+    assert values.shape[0] == 11
 
 
 def test_an_unknown_layer_or_split_is_named(tmp_path):
