@@ -36,7 +36,7 @@ repro: dvc-ready ## run the whole pipeline: tokens, features, probes, fine-tunes
 	dvc repro
 	@echo "open report/index.html"
 
-test: venv ## the default tests, at most 3 minutes on two cores
+test: venv ## the default tests
 	pytest -n auto --dist worksteal
 
 test-slow: venv ## the tests that take minutes

