@@ -152,10 +152,15 @@ def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: st
             if marker:
                 report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards} was done")
         missing = [shard for shard, marker in found.items() if not marker]
-        for shard, took in run(partial(compute_shard, job), missing, where.scheduler, where.tls):
-            workspace.mark_done(shard, layout.file_of(shard), seconds=took)
+        for shard, done in run(partial(compute_shard, job), missing, where.scheduler, where.tls):
+            if not (job.store / layout.file_of(shard)).is_file():
+                raise PermafrostError(
+                    f"a worker wrote shard {shard + 1}, but {job.store} does not hold it here",
+                    mend="set PERMAFROST_WORK to a folder that all machines share",
+                )
+            workspace.mark_done(shard, done.sha256, done.seconds)
             report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards}")
-            seconds += took
+            seconds += done.seconds
     return seconds
 
 

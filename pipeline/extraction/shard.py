@@ -19,6 +19,7 @@ from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
 from pipeline.features.layout import Layout
 from pipeline.features.write import write_shard
+from pipeline.identity import file_sha256
 from pipeline.tasks.tokens import Tokens, open_tokens
 
 
@@ -76,8 +77,16 @@ class Inputs:
         return self.tokens.normalise(stored) if self.tokens.kind == "patches" else stored.astype(np.int64)
 
 
-def compute_shard(job: ShardJob, shard: int) -> float:
-    """Compute one shard and write it; the seconds that it took.
+@dataclass(frozen=True)
+class ShardDone:
+    """A shard's file as its writer left it, and what it took."""
+
+    sha256: str
+    seconds: float
+
+
+def compute_shard(job: ShardJob, shard: int) -> ShardDone:
+    """Compute one shard and write it. Its digest is taken here, where the file is at hand, and not by the one driver.
 
     Raises:
         ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
@@ -99,7 +108,7 @@ def compute_shard(job: ShardJob, shard: int) -> float:
             states[bad : bad + 1, : retried.shape[1]] = retried
         values[picked, : states.shape[1]] = states
     write_shard(job.store, job.layout, shard, values)
-    return time.perf_counter() - start
+    return ShardDone(file_sha256(job.store / job.layout.file_of(shard)), time.perf_counter() - start)
 
 
 def read_rows(

@@ -39,5 +39,5 @@ def salvage(store: FeatureStore, work: Path) -> list[int]:
                 target = workspace.store / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(store.path / file, target)
-                workspace.mark_done(shard, file, seconds=0.0)
+                workspace.mark_done(shard, manifest["files"][file], seconds=0.0)
     return lost

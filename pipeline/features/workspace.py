@@ -65,9 +65,9 @@ class Workspace:
         """Throw away this identity's work, finished or not."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def mark_done(self, shard: int, file: str, **facts: Any) -> None:
-        """Record that a shard is whole; `facts` (its seconds, say) are kept beside its digest."""
-        write_json(self._marker(shard), {"sha256": file_sha256(self.store / file), **facts})
+    def mark_done(self, shard: int, sha256: str, seconds: float) -> None:
+        """Record that a shard is whole: the digest of its file, and the seconds that it took."""
+        write_json(self._marker(shard), {"sha256": sha256, "seconds": seconds})
 
     def done(self, shard: int, file: str) -> dict[str, Any] | None:
         """What `mark_done` recorded, or None when the shard must be computed (again)."""
