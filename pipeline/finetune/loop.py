@@ -80,7 +80,7 @@ def finetune(
     model = FrozenPretrainedTransformer(tokens, backbone.load(), settings)
     counts = count_by_group(model)
     if half:
-        cast_frozen(model, torch.bfloat16)
+        cast_frozen(model, accelerator.device)
     optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
     model, optimizer = accelerator.prepare(model, optimizer)
     splits = {name: _load(tokens, name, accelerator.device) for name in tokens.splits}

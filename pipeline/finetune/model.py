@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pipeline.backbones.dropout import dropout
 from pipeline.backbones.init import linear_adapter, linear_head
+from pipeline.backbones.packed import pack_frozen
 from pipeline.backbones.transformer import Transformer
 from pipeline.finetune.settings import FinetuneSettings, Group
 from pipeline.tasks.tokens import Tokens
@@ -73,8 +74,13 @@ def count_by_group(model: nn.Module) -> dict[str, int]:
     return counts
 
 
-def cast_frozen(model: nn.Module, dtype: torch.dtype) -> None:
-    """Hold the frozen matrices and their biases in `dtype`; what trains keeps its float32."""
+def cast_frozen(model: FrozenPretrainedTransformer, device: torch.device) -> bool:
+    """Hold the frozen matrices and their biases in bfloat16, on a CPU packed for its products where it can do that.
+
+    What trains keeps its float32. False where a CPU lacks these products: training is then slower.
+    """
+    packed = device.type != "cpu" or pack_frozen(model.backbone.blocks)
     for module in model.modules():
         if isinstance(module, nn.Linear) and not module.weight.requires_grad:
-            module.to(dtype)
+            module.to(torch.bfloat16)
+    return packed

@@ -78,10 +78,13 @@ def test_a_step_moves_exactly_the_chosen_group(tokens, tiny_bert, group):
 
 
 def test_frozen_weights_are_held_in_half_and_trained_ones_in_full_precision(model):
-    cast_frozen(model, torch.bfloat16)
+    cast_frozen(model, CPU)
     dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
-    assert dtypes["backbone.blocks.0.up.weight"] == torch.bfloat16
+    assert dtypes["backbone.blocks.1.attention.qkv.weight"] == torch.bfloat16
+    assert dtypes["backbone.blocks.0.up.bias"] == torch.bfloat16
     assert all(dtypes[name] == torch.float32 for name in dtypes if group_of(name))
+    wide = {name for name, parameter in model.named_parameters() if parameter.dtype == torch.float32}
+    assert not {name for name in wide if "attention" in name or "up" in name or "down" in name}
 
 
 def test_dropout_of_the_frozen_body_follows_the_setting(tokens, tiny_bert):
