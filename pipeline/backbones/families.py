@@ -105,6 +105,7 @@ TENSORS: dict[str, Callable[[dict[str, Tensor], Spec], dict[str, Tensor]]] = {
     "gpt2": gpt2_tensors,
     "bert": bert_tensors,
 }
+EMBEDDINGS = {"gpt2": "wte.weight", "bert": "embeddings.word_embeddings.weight"}
 PREFIXES = {"gpt2": "transformer.", "bert": "bert."}
 """What a checkpoint with a task's head puts in front of the backbone's tensor names."""
 
@@ -133,3 +134,18 @@ def tensors_of(config: dict[str, Any], state: dict[str, Tensor], spec: Spec) -> 
         return TENSORS[family](plain, spec)
     except KeyError as error:
         raise PermafrostError(f"the checkpoint has no tensor {error}: it is not a whole {family}") from error
+
+
+def embedding_of(config: dict[str, Any], state: dict[str, Tensor]) -> Tensor:
+    """A checkpoint's table of word embeddings, `(id, width)`.
+
+    Raises:
+        PermafrostError: it has none.
+    """
+    family = config["model_type"]
+    plain = {name.removeprefix(PREFIXES[family]): tensor for name, tensor in state.items()}
+    if EMBEDDINGS[family] not in plain:
+        raise PermafrostError(
+            f"the checkpoint has no tensor {EMBEDDINGS[family]!r}: it cannot read ids of its tokenizer"
+        )
+    return plain[EMBEDDINGS[family]]

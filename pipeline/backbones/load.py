@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from pipeline.backbones.families import spec_of, tensors_of
+from pipeline.backbones.families import embedding_of, spec_of, tensors_of
 from pipeline.backbones.init import draw_weights
 from pipeline.backbones.settings import BackboneSettings, RandomSource
 from pipeline.backbones.transformer import Spec, Transformer
 from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
 from pipeline.identity import identity_hash
+
+TABLE_STREAM = 2**32
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,19 @@ class Backbone:
             state = tensors_of(self.config, read_state(locate(self.settings)), self.spec)
             model.load_state_dict({name: tensor.float().contiguous() for name, tensor in state.items()}, assign=True)
         return model.eval().requires_grad_(False)
+
+    def load_embedding(self) -> Tensor:
+        """The embedding table of the backbone's own tokenizer, `(id, width)`, in float32.
+
+        Raises:
+            PermafrostError: the architecture has none, or the weights cannot be read.
+        """
+        if isinstance(self.settings, RandomSource):
+            # A stream of its own, so that the network's weights do not depend on whether its table is wanted.
+            generator = torch.Generator().manual_seed(self.settings.seed + TABLE_STREAM)
+            shape = (self.config["vocab_size"], self.spec.width)
+            return torch.empty(shape).normal_(0.0, self.settings.std, generator=generator)
+        return embedding_of(self.config, read_state(locate(self.settings))).float()
 
 
 def find_backbone(settings: BackboneSettings) -> Backbone:
