@@ -49,7 +49,8 @@ def load_split(tokens: Tokens, name: str, seed: int, device: torch.device) -> Sp
     inputs = tokens.normalise(stored) if tokens.kind == "patches" else stored.astype(np.int32)
     labels = torch.from_numpy(arrays.read_labels().astype(np.int64)).to(device)
     lengths = None
-    if arrays.lengths is not None:
+    # Where a task is read at its last position, pads are ordinary tokens, as in the official code.
+    if arrays.lengths is not None and tokens.choices.get("readout_at") != "last_position":
         lengths = torch.from_numpy(arrays.read_lengths().astype(np.int64)).to(device)
     augment = None
     if tokens.augment is not None and name == "train" and tokens.image is not None:

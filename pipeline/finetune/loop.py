@@ -100,9 +100,14 @@ def discard_work(work: Work, key: str) -> None:
     shutil.rmtree(work.folder / key, ignore_errors=True)
 
 
+def world_size() -> int:
+    """The number of processes that the launcher started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def _check_processes(accelerator: Accelerator, settings: FinetuneSettings) -> None:
     """Refuse to train alone where a launcher meant several, which accelerate would do silently."""
-    wanted, found = int(os.environ.get("WORLD_SIZE", "1")), accelerator.num_processes
+    wanted, found = world_size(), accelerator.num_processes
     if found != wanted:
         raise PermafrostError(f"{wanted} processes were asked for, but accelerate sees {found}")
     if settings.batch_size % found:
