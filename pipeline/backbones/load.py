@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pipeline.backbones.families import embedding_of, spec_of, tensors_of
-from pipeline.backbones.init import draw_weights
-from pipeline.backbones.settings import BackboneSettings, RandomSource
+from pipeline.backbones.init import draw_like, draw_weights
+from pipeline.backbones.settings import BackboneSettings, PretrainedSource, RandomSource
 from pipeline.backbones.transformer import Spec, Transformer
 from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
 from pipeline.identity import identity_hash
@@ -37,11 +37,17 @@ class Backbone:
             model = Transformer(self.spec)
         if isinstance(self.settings, RandomSource):
             model = model.to_empty(device="cpu")
-            draw_weights(model, self.settings.seed, self.settings.std, self.settings.scale_residual)
+            if self.settings.law == "statistics":
+                draw_like(model, self._tensors(self.settings.like), self.settings.seed)
+            else:
+                draw_weights(model, self.settings.seed, self.settings.std, self.settings.scale_residual)
         else:
-            state = tensors_of(self.config, read_state(locate(self.settings)), self.spec)
+            state = self._tensors(self.settings)
             model.load_state_dict({name: tensor.float().contiguous() for name, tensor in state.items()}, assign=True)
         return model.eval().requires_grad_(False)
+
+    def _tensors(self, source: PretrainedSource) -> dict[str, Tensor]:
+        return tensors_of(self.config, read_state(locate(source)), self.spec)
 
     def load_embedding(self) -> Tensor:
         """The embedding table of the backbone's own tokenizer, `(id, width)`, in float32.
@@ -67,7 +73,10 @@ def find_backbone(settings: BackboneSettings) -> Backbone:
     folder = locate(source)
     config = read_config(folder)
     weights: dict[str, Any]
-    if isinstance(settings, RandomSource):
+    if isinstance(settings, RandomSource) and settings.law == "statistics":
+        drawn = {"seed": settings.seed, "statistics_of": check_sha256(folder, source.sha256)}
+        weights = {"drawn": drawn, "config_sha256": identity_hash(config)}
+    elif isinstance(settings, RandomSource):
         law = {"seed": settings.seed, "std": settings.std, "scale_residual": settings.scale_residual}
         weights = {"drawn": law, "config_sha256": identity_hash(config)}
     else:
