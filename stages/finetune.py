@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import click
@@ -45,6 +46,8 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     unfinished = Work(work / "finetune", checkpoint_every)
     tokens = open_tokens(Path("data/tokens") / task)
     result = finetune(tokens, network, settings, pick_device(device), key, unfinished)
+    if os.environ.get("RANK", "0") != "0":
+        return  # of several processes under torchrun the first one writes
 
     weights, curve = Path("data/finetuned") / f"{key}.safetensors", Path("metrics/curves") / f"{key}.csv"
     for path in (weights, curve):

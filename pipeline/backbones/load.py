@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from pipeline.backbones.init import draw_like, draw_weights
 from pipeline.backbones.settings import BackboneSettings, PretrainedSource, RandomSource
 from pipeline.backbones.transformer import Spec, Transformer
 from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
+from pipeline.errors import PermafrostError
 from pipeline.identity import identity_hash
 
 TABLE_STREAM = 2**32
@@ -81,4 +82,9 @@ def find_backbone(settings: BackboneSettings) -> Backbone:
         weights = {"drawn": law, "config_sha256": identity_hash(config)}
     else:
         weights = {"sha256": check_sha256(folder, source.sha256), "config_sha256": identity_hash(config)}
-    return Backbone(settings, config, spec_of(config), weights)
+    spec = spec_of(config)
+    if isinstance(settings, RandomSource) and settings.layers is not None:
+        if settings.layers > spec.layers:
+            raise PermafrostError(f"`layers: {settings.layers}` of an architecture that has {spec.layers}")
+        spec, weights = replace(spec, layers=settings.layers), weights | {"layers": settings.layers}
+    return Backbone(settings, config, spec, weights)

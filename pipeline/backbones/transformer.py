@@ -152,6 +152,8 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "batch last width"]:
         """`final` at the last `last` tokens; the last block computes only those."""
         hidden = self.embed(x)
+        if not self.blocks:
+            hidden = hidden[:, -last:]
         for index, block in enumerate(self.blocks):
             hidden = block(hidden, last if index == len(self.blocks) - 1 else None, mask)
         return self.normalise(hidden)

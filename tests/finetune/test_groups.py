@@ -4,12 +4,14 @@ import pytest
 import torch
 
 from pipeline.backbones.families import gpt2_spec
+from pipeline.backbones.load import find_backbone
+from pipeline.backbones.settings import PathSource, RandomSource
 from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
 from pipeline.finetune.groups import choose, count_by_group, group_of
 from pipeline.finetune.loop import finetune
 from pipeline.finetune.model import FrozenPretrainedTransformer
-from pipeline.finetune.shape import Shape
+from pipeline.finetune.shape import Shape, shape_of
 from tests.finetune.recipe import CPU, settings
 from tests.tiny import GPT2, backbone
 
@@ -80,3 +82,22 @@ def test_a_step_moves_all_that_trains_and_nothing_else(tokens, tiny_bert, entry,
     still = {name for name in wanted - {"backbone.position"} if torch.equal(result.parameters[name], start[name])}
     assert still == set()
     assert all(parameter.dtype == torch.float32 for parameter in result.parameters.values())
+
+
+def test_without_blocks_the_head_sees_its_own_token_only(tokens, tiny_bert):
+    like = PathSource(source="path", path=str(tiny_bert))
+    found = find_backbone(RandomSource(source="random", like=like, seed=0, layers=0))
+    model = FrozenPretrainedTransformer(shape_of(tokens), found.load(), settings()).eval()
+    x = torch.randn(2, 6, 1)
+    other = x.clone()
+    other[:, 0] = 5.0
+    assert torch.equal(model(x), model(other)), "token 0 is not read out, and nothing mixes tokens"
+    result = finetune(tokens, found, settings(), CPU, "k")
+    assert result.cost.flops > 0
+    assert result.metrics["trained_parameters"] == 2 * 32 + 6 * 32 + 2 * 32 + 2 * 32 + 2
+
+
+def test_more_layers_than_there_are_is_refused(tiny_bert):
+    like = PathSource(source="path", path=str(tiny_bert))
+    with pytest.raises(PermafrostError, match=r"`layers: 3` of an architecture that has 2"):
+        find_backbone(RandomSource(source="random", like=like, seed=0, layers=3))
