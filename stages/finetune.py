@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import click
 
-from stages.command import PARAMS, backbone_option, device_option, reports_errors, task_option
+from stages.command import PARAMS, backbone_option, device_option, reports_errors, task_option, work_option
 
 
 @click.command()
 @task_option
 @backbone_option
 @device_option
+@work_option
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    envvar="PERMAFROST_CHECKPOINT_EVERY",
+    show_envvar=True,
+    help="Steps between two checkpoints: what a crash can cost.",
+)
 @reports_errors
-def main(task: str, backbone: str, device: str) -> None:
+def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: int) -> None:
     """Write metrics/finetune/TASK-BACKBONE.json, its learning curve, and the trained parameters."""
     from safetensors.torch import save_file
 
     from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
     from pipeline.device import pick_device
-    from pipeline.finetune.loop import finetune
+    from pipeline.finetune.loop import Work, discard_work, finetune
     from pipeline.finetune.settings import FinetuneSettings
     from pipeline.identity import write_json
     from pipeline.params import Params
@@ -32,7 +43,11 @@ def main(task: str, backbone: str, device: str) -> None:
     key = f"{task}-{backbone}"
     settings = params.section("finetune", FinetuneSettings)
     network = find_backbone(backbone_settings(params, backbone))
-    result = finetune(open_tokens(Path("data/tokens") / task), network, settings, pick_device(device), key)
+    unfinished = Work(work / "finetune", checkpoint_every)
+    tokens = open_tokens(Path("data/tokens") / task)
+    result = finetune(tokens, network, settings, pick_device(device), key, unfinished)
+    if os.environ.get("RANK", "0") != "0":
+        return  # of several processes under torchrun the first one writes
 
     weights, curve = Path("data/finetuned") / f"{key}.safetensors", Path("metrics/curves") / f"{key}.csv"
     for path in (weights, curve):
@@ -44,6 +59,7 @@ def main(task: str, backbone: str, device: str) -> None:
         writer.writerows(vars(point) for point in result.curve)
     write_json(Path("metrics/finetune") / f"{key}.json", result.metrics)
     result.cost.write(Path("data/cost"))
+    discard_work(unfinished, key)
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
     click.echo(f"finetune {key}: test accuracy {result.metrics['test_accuracy']:.3f}; trained {groups}")
 

@@ -65,7 +65,7 @@ def test_a_missing_key_is_named(tmp_path):
         ("lr: 0.001", "lr: -1", r"finetune.lr: .*greater than 0, found -1"),
         ("steps: 6", "steps: 2.5", r"finetune.steps: .*, found 2.5"),
         ("steps: 6", "steps: true", r"finetune.steps: .*, found true"),
-        ("output, layernorm", "output, layernrm", r"finetune.trainable.1: .*'layernorm'.*found \"layernrm\""),
+        ("output, layernorm", "output, layernrm", r"finetune.trainable.1: .*layernorm.*found \"layernrm\""),
     ],
 )
 def test_a_mistyped_value_is_named_with_what_was_found(tmp_path, old, new, message):
@@ -81,7 +81,7 @@ def test_an_unknown_name_is_named_with_the_nearest(tmp_path):
 
 
 def test_an_unknown_section_is_named(tmp_path):
-    with pytest.raises(ParamsError, match=r"params.yaml:21: unknown section 'prob'; did you mean 'probe'\?"):
+    with pytest.raises(ParamsError, match=r"params.yaml:22: unknown section 'prob'; did you mean 'probe'\?"):
         params(tmp_path, "probe:", "prob:")
 
 

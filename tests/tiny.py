@@ -70,12 +70,16 @@ cache:
 probe: {penalties: [0.1, 0.01], iterations: 50, threads: 1}
 finetune:
   trainable: [output, layernorm, input, positions]
+  final_norm: true
+  position_rows: used
   seed: 0
   steps: 6
   batch_size: 8
   evaluate_every: 3
   stop_at: null
+  patience: null
   lr: 0.001
+  lr_sweep: null
   clip: 1.0
   adapter_gain: 1.41
   input_dropout: 0.1

@@ -1,40 +1,28 @@
-"""The input layer in front of a backbone: patches through a linear layer, ids through a table."""
+"""The input layer in front of a backbone, one for every kind of input; drawn from a seed."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from pipeline.backbones.init import linear_adapter
-from pipeline.backbones.load import Backbone
-from pipeline.errors import PermafrostError
 
 
-def patch_adapter(features: int, backbone: Backbone, gain: float, seed: int) -> nn.Linear:
-    """Orthogonal weights times `gain`, zero bias, drawn from `seed`."""
-    return linear_adapter(features, backbone.spec.width, gain, seed)
+def make_adapter(kind: Literal["patches", "ids"], size: int, width: int, gain: float, seed: int) -> nn.Module:
+    """A new input layer: `size` is the numbers in a patch, or the ids of the vocabulary.
 
-
-def id_adapter(vocabulary: int, backbone: Backbone, seed: int) -> nn.Embedding:
-    """A table of `vocabulary` vectors N(0, 1), drawn from `seed`, as `nn.Embedding` in the official code."""
-    generator = torch.Generator().manual_seed(seed)
-    return _table(torch.empty(vocabulary, backbone.spec.width).normal_(generator=generator))
-
-
-def own_embedding(vocabulary: int, backbone: Backbone) -> nn.Embedding:
-    """The backbone's own table, for ids that its own tokenizer made.
-
-    Raises:
-        PermafrostError: the table has fewer rows than the tokenizer has ids.
+    Patches go through an orthogonal matrix times `gain`. Ids go through an embedding drawn from N(0, 1), PyTorch's own
+    law for `nn.Embedding`, which the official code leaves as it is.
     """
-    table = backbone.load_embedding()
-    if len(table) < vocabulary:
-        raise PermafrostError(
-            f"the tokenizer has {vocabulary} ids, the backbone's embedding table {len(table)} rows",
-            mend="tokenize the task with this backbone's own tokenizer",
-        )
-    return _table(table)
+    if kind == "patches":
+        return linear_adapter(size, width, gain, seed)
+    generator = torch.Generator().manual_seed(seed)
+    return nn.Embedding(size, width, _weight=torch.empty(size, width).normal_(generator=generator))
 
 
-def _table(weight: Tensor) -> nn.Embedding:
-    return nn.Embedding.from_pretrained(weight, freeze=True)
+def embedding_adapter(table: Float[Tensor, "id width"]) -> nn.Embedding:
+    """The backbone's own table as the input layer, for ids of its own tokenizer."""
+    return nn.Embedding.from_pretrained(table, freeze=True)

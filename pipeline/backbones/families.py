@@ -105,11 +105,9 @@ TENSORS: dict[str, Callable[[dict[str, Tensor], Spec], dict[str, Tensor]]] = {
     "gpt2": gpt2_tensors,
     "bert": bert_tensors,
 }
+EMBEDDINGS = {"gpt2": "wte.weight", "bert": "embeddings.word_embeddings.weight"}
 PREFIXES = {"gpt2": "transformer.", "bert": "bert."}
 """What a checkpoint with a task's head puts in front of the backbone's tensor names."""
-
-
-EMBEDDINGS = {"gpt2": "wte.weight", "bert": "embeddings.word_embeddings.weight"}
 
 
 def spec_of(config: dict[str, Any]) -> Spec:
@@ -139,13 +137,15 @@ def tensors_of(config: dict[str, Any], state: dict[str, Tensor], spec: Spec) -> 
 
 
 def embedding_of(config: dict[str, Any], state: dict[str, Tensor]) -> Tensor:
-    """A checkpoint's table of vectors for ids, `(id, width)`.
+    """A checkpoint's table of word embeddings, `(id, width)`.
 
     Raises:
-        PermafrostError: it holds none.
+        PermafrostError: it has none.
     """
     family = config["model_type"]
-    for name in (EMBEDDINGS[family], PREFIXES[family] + EMBEDDINGS[family]):
-        if name in state:
-            return state[name]
-    raise PermafrostError(f"the checkpoint has no tensor {EMBEDDINGS[family]!r}: ids cannot be embedded")
+    plain = {name.removeprefix(PREFIXES[family]): tensor for name, tensor in state.items()}
+    if EMBEDDINGS[family] not in plain:
+        raise PermafrostError(
+            f"the checkpoint has no tensor {EMBEDDINGS[family]!r}: it cannot read ids of its tokenizer"
+        )
+    return plain[EMBEDDINGS[family]]

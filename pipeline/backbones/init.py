@@ -30,6 +30,19 @@ def draw_weights(model: Transformer, seed: int, std: float, scale_residual: bool
             parameter.normal_(0.0, scale, generator=generator)
 
 
+@torch.no_grad()
+def draw_like(model: Transformer, pretrained: dict[str, Tensor], seed: int) -> None:
+    """Each tensor N(mean, std) of the pretrained one of the same name, in the order of the names.
+
+    Raises:
+        KeyError: a name is missing in `pretrained`.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in sorted(model.named_parameters()):
+        wanted = pretrained[name].float()
+        parameter.normal_(float(wanted.mean()), float(wanted.std(correction=0)), generator=generator)
+
+
 def linear_adapter(features: int, width: int, gain: float, seed: int) -> nn.Linear:
     """The input layer for patches: orthogonal weights times `gain`, zero bias (official code, `FPT.__init__`)."""
     adapter = nn.Linear(features, width)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pipeline.backbones.families import embedding_of, spec_of, tensors_of
-from pipeline.backbones.init import draw_weights
-from pipeline.backbones.settings import BackboneSettings, RandomSource
+from pipeline.backbones.init import draw_like, draw_weights
+from pipeline.backbones.settings import BackboneSettings, PretrainedSource, RandomSource
 from pipeline.backbones.transformer import Spec, Transformer
 from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
+from pipeline.errors import PermafrostError
 from pipeline.identity import identity_hash
+
+TABLE_STREAM = 2**32
 
 
 @dataclass(frozen=True)
@@ -35,22 +38,29 @@ class Backbone:
             model = Transformer(self.spec)
         if isinstance(self.settings, RandomSource):
             model = model.to_empty(device="cpu")
-            draw_weights(model, self.settings.seed, self.settings.std, self.settings.scale_residual)
+            if self.settings.law == "statistics":
+                draw_like(model, self._tensors(self.settings.like), self.settings.seed)
+            else:
+                draw_weights(model, self.settings.seed, self.settings.std, self.settings.scale_residual)
         else:
-            state = tensors_of(self.config, read_state(locate(self.settings)), self.spec)
+            state = self._tensors(self.settings)
             model.load_state_dict({name: tensor.float().contiguous() for name, tensor in state.items()}, assign=True)
         return model.eval().requires_grad_(False)
 
+    def _tensors(self, source: PretrainedSource) -> dict[str, Tensor]:
+        return tensors_of(self.config, read_state(locate(source)), self.spec)
+
     def load_embedding(self) -> Tensor:
-        """The table of vectors for ids, `(id, width)`, in float32; a random backbone's is drawn N(0, std).
+        """The embedding table of the backbone's own tokenizer, `(id, width)`, in float32.
 
         Raises:
-            PermafrostError: the checkpoint holds none.
+            PermafrostError: the architecture has none, or the weights cannot be read.
         """
         if isinstance(self.settings, RandomSource):
-            generator = torch.Generator().manual_seed(self.settings.seed + 1)
-            table = torch.empty(self.config["vocab_size"], self.spec.width)
-            return table.normal_(0.0, self.settings.std, generator=generator)
+            # A stream of its own, so that the network's weights do not depend on whether its table is wanted.
+            generator = torch.Generator().manual_seed(self.settings.seed + TABLE_STREAM)
+            shape = (self.config["vocab_size"], self.spec.width)
+            return torch.empty(shape).normal_(0.0, self.settings.std, generator=generator)
         return embedding_of(self.config, read_state(locate(self.settings))).float()
 
 
@@ -64,9 +74,17 @@ def find_backbone(settings: BackboneSettings) -> Backbone:
     folder = locate(source)
     config = read_config(folder)
     weights: dict[str, Any]
-    if isinstance(settings, RandomSource):
+    if isinstance(settings, RandomSource) and settings.law == "statistics":
+        drawn = {"seed": settings.seed, "statistics_of": check_sha256(folder, source.sha256)}
+        weights = {"drawn": drawn, "config_sha256": identity_hash(config)}
+    elif isinstance(settings, RandomSource):
         law = {"seed": settings.seed, "std": settings.std, "scale_residual": settings.scale_residual}
         weights = {"drawn": law, "config_sha256": identity_hash(config)}
     else:
         weights = {"sha256": check_sha256(folder, source.sha256), "config_sha256": identity_hash(config)}
-    return Backbone(settings, config, spec_of(config), weights)
+    spec = spec_of(config)
+    if isinstance(settings, RandomSource) and settings.layers is not None:
+        if settings.layers > spec.layers:
+            raise PermafrostError(f"`layers: {settings.layers}` of an architecture that has {spec.layers}")
+        spec, weights = replace(spec, layers=settings.layers), weights | {"layers": settings.layers}
+    return Backbone(settings, config, spec, weights)

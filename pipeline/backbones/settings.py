@@ -48,6 +48,10 @@ class RandomSource:
     The law is written out because transformers changed its own between versions: weights and positions N(0, std),
     biases 0, norms 1 and 0; with `scale_residual` the two projections into the residual stream are divided by
     √(2 × layers), as GPT-2's paper describes and as transformers does since 4.7.
+    `law: statistics` instead draws each tensor N(mean, std) of the pretrained one, and uses neither `std` nor
+    `scale_residual` (arXiv 2103.05247, table 9; there by layer, here by tensor).
+    `layers` keeps so many blocks of the architecture: a smaller network from scratch, and 0 is no backbone at all, only
+    positions, norms and what is put around them.
     `like` is a whole entry and not a name (in YAML an anchor: `like: *minilm`), so that DVC sees it change.
     """
 
@@ -56,6 +60,8 @@ class RandomSource:
     seed: int
     std: Annotated[float, Field(gt=0)] = 0.02
     scale_residual: bool = False
+    law: Literal["normal", "statistics"] = "normal"
+    layers: Annotated[int, Field(ge=0)] | None = None
 
 
 PretrainedSource = PackageSource | PathSource | HubSource

@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from pipeline.backbones.dropout import Dropout, dropout
+from pipeline.backbones.attention import attend
+from pipeline.backbones.dropout import Dropout
+from pipeline.backbones.gelu import gelu_tanh
 
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 
@@ -56,37 +58,30 @@ class Attention(nn.Module):
         self, x: Float[Tensor, "batch token width"], last: int, mask: Bool[Tensor, "batch token"] | None
     ) -> Float[Tensor, "batch last width"]:
         """Attend from the last `last` tokens to all; `mask` is true at tokens that may be attended to."""
-        width = x.shape[-1]
-        if last == x.shape[1]:
-            q, k, v = self.qkv(x).split(width, dim=-1)
+        whole, width = last == x.shape[1], x.shape[-1]
+        if whole:
+            queries, rest = None, self.qkv(x)
         else:
-            q = F.linear(x[:, -last:], self.qkv.weight[:width], self.qkv.bias[:width])
-            k, v = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:]).split(width, dim=-1)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
+            queries = F.linear(x[:, -last:], self.qkv.weight[:width], self.qkv.bias[:width])
+            rest = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:])
         allowed = self._allowed(last, x.shape[1], x.device, mask)
         if self.training and not x.is_cuda:
-            mixed = self._mix(q, k, v, allowed)
-        else:
-            whole = self.causal and allowed is None and last > 1
-            p = self.dropout if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=p, is_causal=whole)
+            if allowed is None and self.causal and last > 1:
+                allowed = torch.ones(1, 1, last, last, dtype=torch.bool).tril()
+            return self.out(attend(queries, rest, self.heads, allowed, self.dropout))
+        q, k, v = rest.split(width, dim=-1) if queries is None else (queries, *rest.split(width, dim=-1))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
+        causal = self.causal and allowed is None and last > 1
+        p = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=p, is_causal=causal)
         return self.out(mixed.transpose(1, 2).flatten(-2))
-
-    def _mix(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
-        """Attention step by step: on a CPU the fused kernel's backward takes four times as long at these lengths."""
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
-        if allowed is None and self.causal and q.shape[-2] > 1:
-            allowed = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-        if allowed is not None:
-            scores = scores.masked_fill(~allowed, -torch.inf)
-        return dropout(scores.softmax(-1), self.dropout) @ v
 
     def _allowed(self, last: int, tokens: int, device: torch.device, mask: Tensor | None) -> Tensor | None:
         """Which keys each query may see, or None when a plain (causal) kernel says the same."""
         keys = None if mask is None else mask[:, None, None, :]
         if not self.causal or last == 1 or (mask is None and last == tokens):
             return keys
-        causal = torch.ones(last, tokens, dtype=torch.bool, device=device).tril(tokens - last)
+        causal = torch.ones(last, tokens, dtype=torch.bool, device=device).tril(tokens - last)[None, None]
         return causal if keys is None else keys & causal
 
 
@@ -123,6 +118,8 @@ class Block(nn.Module):
         inner = self.up(x)
         if self.activation == "relu":
             return self.down(F.relu(inner))
+        if self.training and self.activation == "gelu_tanh" and inner.dtype == torch.bfloat16 and not inner.is_cuda:
+            return self.down(gelu_tanh(inner))
         return self.down(F.gelu(inner, approximate="tanh" if self.activation == "gelu_tanh" else "none"))
 
 
@@ -156,6 +153,8 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "batch last width"]:
         """`final` at the last `last` tokens; the last block computes only those."""
         hidden = self.embed(x)
+        if not self.blocks:
+            hidden = hidden[:, -last:]
         for index, block in enumerate(self.blocks):
             hidden = block(hidden, last if index == len(self.blocks) - 1 else None, mask)
         return self.normalise(hidden)

@@ -41,6 +41,8 @@ def block_flops(sizes: TransformerSizes, last: int) -> int:
 
 def forward_flops(sizes: TransformerSizes) -> int:
     """Adapter and blocks, forward, for one example; the last block computes the readout only."""
+    if not sizes.layers:
+        return adapter_flops(sizes)
     whole = (sizes.layers - 1) * block_flops(sizes, sizes.tokens)
     return adapter_flops(sizes) + whole + block_flops(sizes, sizes.readout)
 
@@ -58,7 +60,7 @@ def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
     Adapter and head also get gradients of their own weights.
     """
     width, tokens = sizes.width, sizes.tokens
-    attention = 2 * 2 * width * tokens * ((sizes.layers - 1) * tokens + sizes.readout)
+    attention = 2 * 2 * width * tokens * ((sizes.layers - 1) * tokens + sizes.readout) if sizes.layers else 0
     blocks = forward_flops(sizes) - adapter_flops(sizes)
     forward = adapter_flops(sizes) + blocks + head_flops(sizes)
     backward = adapter_flops(sizes) + blocks + 3 * attention // 2 + 2 * head_flops(sizes)

@@ -21,7 +21,7 @@ class Reader:
     """
 
     def __init__(
-        self, adapter: nn.Linear | nn.Embedding, backbone: Transformer, layers: tuple[str, ...], readout: ReadoutName
+        self, adapter: nn.Module, backbone: Transformer, layers: tuple[str, ...], readout: ReadoutName
     ) -> None:
         """Prepare `backbone`, already on its device and in its dtype, for extraction."""
         self.adapter = adapter

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int32, Int64, Num
 
-from pipeline.backbones.adapters import id_adapter, own_embedding, patch_adapter
+from pipeline.backbones.adapters import embedding_adapter, make_adapter
 from pipeline.backbones.load import Backbone, find_backbone
 from pipeline.backbones.settings import BackboneSettings
+from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
@@ -139,12 +140,16 @@ def exact_reader(tokens: Path, backbone: BackboneSettings, settings: CacheSettin
 
 def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
     """Input layer and network on the device; the network in `dtype`, the input layer in float32."""
-    if tokens.kind == "patches":
-        adapter = patch_adapter(tokens.features, backbone, settings.adapter_gain, settings.adapter_seed)
-    elif tokens.embedding == "backbone":
-        adapter = own_embedding(tokens.vocabulary or 0, backbone)
+    size = tokens.features if tokens.kind == "patches" else tokens.vocabulary or 0
+    if tokens.embedding == "backbone":
+        adapter = embedding_adapter(backbone.load_embedding())
+        if adapter.num_embeddings < size:
+            raise PermafrostError(
+                f"the tokenizer has {size} ids, the backbone's embedding table {adapter.num_embeddings} rows",
+                mend="tokenize the task with this backbone's own tokenizer",
+            )
     else:
-        adapter = id_adapter(tokens.vocabulary or 0, backbone, settings.adapter_seed)
+        adapter = make_adapter(tokens.kind, size, backbone.spec.width, settings.adapter_gain, settings.adapter_seed)
     network = backbone.load().to(device, getattr(torch, dtype))
     layers = layer_names(settings.layers, backbone.spec.layers)
     return Reader(adapter.to(device).requires_grad_(False), network, layers, settings.readout)

@@ -1,48 +1,44 @@
-"""Trains the FPT: one number of steps, every random choice a function of the seed and the step."""
+"""Trains the FPT: every random choice is a function of the seed and the step, and a run that was killed goes on."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+import os
+import shutil
+import sys
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
-from jaxtyping import Float, Integer
-from torch import Tensor, nn
+from torch import Tensor
 
 from pipeline.backbones.load import Backbone
 from pipeline.costs.flops import TransformerSizes, finetune_step_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
-from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen, count_by_group, trained
+from pipeline.finetune.batches import Split, load_split
+from pipeline.finetune.checkpoints import Checkpoints
+from pipeline.finetune.groups import count_by_group, trained
+from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
 from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.shape import Shape, shape_of
+from pipeline.finetune.training import CurvePoint, Training, best_point
 from pipeline.progress import progress
-from pipeline.tasks.scoring import accuracy
 from pipeline.tasks.tokens import Tokens
 
-EVALUATION_BATCH = 256
+SCHEMA = 1
+"""Raised when the meaning of a checkpoint changes."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """Inputs `(example, token, feature)` and labels `(example, answer)` of a split, in memory."""
+class Work:
+    """Where checkpoints go, and how many steps lie between two; neither changes a number."""
 
-    inputs: Float[Tensor, "example token feature"]
-    labels: Integer[Tensor, "example answer"]
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """Where training stands at a step: mean loss since the last point, and validation as a whole."""
-
-    step: int
-    train_loss: float
-    validation_loss: float
-    validation_accuracy: float
+    folder: Path
+    every: int
 
 
 @dataclass(frozen=True)
@@ -55,173 +51,154 @@ class Finetuned:
     cost: CostRecord
 
 
-class NotFinite(PermafrostError):
-    """The loss is no longer a number."""
-
-
 def finetune(
-    tokens: Tokens, backbone: Backbone, settings: FinetuneSettings, device: torch.device, key: str
+    tokens: Tokens,
+    backbone: Backbone,
+    settings: FinetuneSettings,
+    device: torch.device,
+    key: str,
+    work: Work | None = None,
 ) -> Finetuned:
     """Train on the train split, keep the weights that are best on validation, score test with them once.
+
+    With `lr_sweep` each learning rate has a run, and the one that is best on validation counts. With `work` a run
+    that was killed goes on at its last checkpoint, to the same bits.
 
     Raises:
         NotFinite: the loss is no longer a number; says at which step.
         PermafrostError: the task has more tokens than the backbone has positions.
     """
     torch.set_num_threads(settings.threads)
-    if tokens.kind != "patches":
-        raise PermafrostError(f"{tokens.task} is made of ids; the fine-tune takes patches only so far")
-    if tokens.length > backbone.spec.positions:
+    shape = shape_of(tokens)
+    if shape.length > backbone.spec.positions:
         raise PermafrostError(
-            f"{tokens.task} has {tokens.length} tokens, the backbone {backbone.spec.positions} positions"
+            f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
         )
-    half = settings.compute_dtype == "bfloat16"
-    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="bf16" if half else "no")
-    model = FrozenPretrainedTransformer(tokens, backbone.load(), settings)
-    counts = count_by_group(model)
-    if half:
-        cast_frozen(model, torch.bfloat16)
+    accelerator = Accelerator(
+        cpu=device.type == "cpu", mixed_precision="bf16" if settings.compute_dtype == "bfloat16" else "no"
+    )
+    _check_processes(accelerator, settings)
+    splits = {name: load_split(tokens, name, settings.seed, accelerator.device) for name in tokens.splits}
+    best, sweep = None, {}
+    for lr in settings.lr_sweep or (settings.lr,):
+        training = _prepare(accelerator, shape, backbone, splits, replace(settings, lr=lr))
+        checkpoints = nullcontext()
+        if work is not None and accelerator.num_processes == 1:
+            identity = _identity(tokens, backbone, training.settings, accelerator.device)
+            checkpoints = Checkpoints(work.folder / key / f"lr-{lr:g}", identity, work.every)
+        with checkpoints as held:
+            _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", held)
+        sweep[f"{lr:g}"] = best_point(training.at.curve).validation_accuracy
+        if best is None or _merit(training) > _merit(best):
+            best = training
+    assert best is not None
+    return _result(tokens, backbone, shape, best, sweep, key)
+
+
+def discard_work(work: Work, key: str) -> None:
+    """Throw the checkpoints of `key` away, once its results are written."""
+    shutil.rmtree(work.folder / key, ignore_errors=True)
+
+
+def world_size() -> int:
+    """The number of processes that the launcher started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _check_processes(accelerator: Accelerator, settings: FinetuneSettings) -> None:
+    """Refuse to train alone where a launcher meant several, which accelerate would do silently."""
+    wanted, found = world_size(), accelerator.num_processes
+    if found != wanted:
+        raise PermafrostError(f"{wanted} processes were asked for, but accelerate sees {found}")
+    if settings.batch_size % found:
+        raise PermafrostError(f"finetune.batch_size is {settings.batch_size}, not a multiple of {found} processes")
+
+
+def _prepare(
+    accelerator: Accelerator,
+    shape: Shape,
+    backbone: Backbone,
+    splits: dict[str, Split],
+    settings: FinetuneSettings,
+) -> Training:
+    table = backbone.load_embedding() if shape.table else None
+    model = FrozenPretrainedTransformer(shape, backbone.load(), settings, table)
+    if settings.compute_dtype == "bfloat16" and not cast_frozen(model, accelerator.device):
+        print("finetune: this CPU has no packed bfloat16 products; training runs without them", file=sys.stderr)
     optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
-    model, optimizer = accelerator.prepare(model, optimizer)
-    splits = {name: _load(tokens, name, accelerator.device) for name in tokens.splits}
-    curve, seconds = _train(accelerator, model, optimizer, splits, settings, key)
-    steps, best = curve[-1].step, best_point(curve)
-    plain = accelerator.unwrap_model(model)
+    prepared, optimizer = accelerator.prepare(model, optimizer)
+    return Training(accelerator, prepared, optimizer, splits, settings)
+
+
+def _train(training: Training, key: str, checkpoints: Checkpoints | None) -> None:
+    done = 0
+    with progress(f"finetune {key}", training.settings.steps, "steps") as report:
+        for point in training.run(key, checkpoints):
+            accuracy = point.validation_accuracy
+            report(point.step - done, f"loss {point.train_loss:.3f}, validation accuracy {accuracy:.3f}")
+            done = point.step
+
+
+def _merit(training: Training) -> tuple[float, float]:
+    best = best_point(training.at.curve)
+    return best.validation_accuracy, -best.validation_loss
+
+
+def _identity(tokens: Tokens, backbone: Backbone, settings: FinetuneSettings, device: torch.device) -> dict[str, Any]:
+    """Everything that decides the bits of a run."""
+    return {
+        "schema": SCHEMA,
+        "tokens": tokens.digest,
+        "weights": backbone.weights,
+        "settings": asdict(settings),
+        "torch": torch.__version__,
+        "device": device_kind(device),
+    }
+
+
+def _result(
+    tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, sweep: dict[str, float], key: str
+) -> Finetuned:
+    at, settings = training.at, training.settings
+    counts, best = count_by_group(training.accelerator.unwrap_model(training.model)), best_point(at.curve)
     metrics = {
-        "test_accuracy": _evaluate(model, splits["test"])[0],
-        "test_answers": splits["test"].labels.numel(),
+        "test_accuracy": training.evaluate("test")[0],
+        "test_answers": training.splits["test"].labels.numel(),
         "validation_accuracy": best.validation_accuracy,
         "best_step": best.step,
-        "steps": steps,
-        "examples_seen": steps * settings.batch_size,
+        "steps": at.step,
+        "lr": settings.lr,
+        "examples_seen": at.step * settings.batch_size,
         "trained_parameters": sum(counts.values()),
         "trained_parameters_by_group": counts,
         "floors": tokens.floors,
     }
-    parameters = {name: parameter.detach().cpu().contiguous() for name, parameter in trained(plain).items()}
-    return Finetuned(
-        metrics, curve, parameters, _cost(tokens, backbone, settings, steps, seconds, accelerator.device, key)
-    )
-
-
-def _train(
-    accelerator: Accelerator,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    splits: dict[str, Split],
-    settings: FinetuneSettings,
-    key: str,
-) -> tuple[list[CurvePoint], float]:
-    """The learning curve and the seconds that the steps took, evaluations not counted.
-
-    The model is left with the weights that were best on validation.
-    """
-    train, curve, seconds, losses = splits["train"], [], 0.0, []
-    best: dict[str, Tensor] = {}
-    model.train()
-    with progress(f"finetune {key}", settings.steps, "steps") as report:
-        for step in range(1, settings.steps + 1):
-            start = time.perf_counter()
-            rows = batch_rows(len(train.labels), settings.batch_size, settings.seed, step - 1)
-            torch.manual_seed(_stream(settings.seed, step))
-            losses.append(_step(accelerator, model, optimizer, train, rows, settings.clip))
-            seconds += time.perf_counter() - start
-            if not np.isfinite(losses[-1]):
-                raise NotFinite(f"finetune {key}: the loss is {losses[-1]} at step {step}", mend="lower finetune.lr")
-            if step % settings.evaluate_every == 0 or step == settings.steps:
-                score, loss = _evaluate(model, splits["validation"])
-                curve.append(CurvePoint(step, float(np.mean(losses)), loss, score))
-                report(len(losses), f"loss {np.mean(losses):.3f}, validation accuracy {score:.3f}")
-                losses = []
-                if best_point(curve) is curve[-1]:
-                    best = {name: parameter.detach().clone() for name, parameter in trained(model).items()}
-                if settings.stop_at is not None and score >= settings.stop_at:
-                    break
-    with torch.no_grad():
-        for name, parameter in trained(model).items():
-            parameter.copy_(best[name])
-    return curve, seconds
-
-
-def best_point(curve: list[CurvePoint]) -> CurvePoint:
-    """The highest accuracy on validation; among equals the lowest loss there, then the earliest."""
-    return max(curve, key=lambda point: (point.validation_accuracy, -point.validation_loss, -point.step))
-
-
-def _step(
-    accelerator: Accelerator,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    train: Split,
-    rows: np.ndarray,
-    clip: float,
-) -> float:
-    picked = torch.from_numpy(rows).to(train.inputs.device)
-    scores = model(train.inputs[picked])
-    loss = F.cross_entropy(scores.flatten(0, 1), train.labels[picked].flatten())
-    accelerator.backward(loss)
-    accelerator.clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
-    optimizer.zero_grad()
-    return float(loss.detach())
-
-
-@torch.no_grad()
-def _evaluate(model: nn.Module, split: Split) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy over the whole split."""
-    model.eval()
-    scores = torch.cat([model(part).float() for part in split.inputs.split(EVALUATION_BATCH)])
-    model.train()
-    score = accuracy(scores.argmax(-1).cpu().numpy(), split.labels.cpu().numpy())
-    loss = F.cross_entropy(scores.flatten(0, 1), split.labels.flatten())
-    return (0.0 if score is None else score), float(loss)
-
-
-def batch_rows(examples: int, batch_size: int, seed: int, batch: int) -> Integer[np.ndarray, "row"]:
-    """The examples of one batch: epochs are seeded permutations, run together without a gap."""
-    positions = np.arange(batch * batch_size, (batch + 1) * batch_size)
-    epochs, places = np.divmod(positions, examples)
-    orders = {epoch: np.random.default_rng((seed, epoch)).permutation(examples) for epoch in np.unique(epochs)}
-    return np.array([orders[epoch][place] for epoch, place in zip(epochs, places, strict=True)])
-
-
-def _stream(seed: int, step: int) -> int:
-    """A seed for the dropout of one step, far from those of other seeds and steps."""
-    return int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _load(tokens: Tokens, split: str, device: torch.device) -> Split:
-    arrays = tokens.splits[split]
-    inputs = torch.from_numpy(tokens.normalise(np.asarray(arrays.inputs[:])))
-    return Split(inputs.to(device), torch.from_numpy(arrays.read_labels().astype(np.int64)).to(device))
+    if settings.lr_sweep is not None:
+        metrics["validation_accuracy_by_lr"] = sweep
+    parameters = {name: parameter.detach().cpu().contiguous() for name, parameter in training.trained.items()}
+    return Finetuned(metrics, at.curve, parameters, _cost(tokens, backbone, shape, training, counts, key))
 
 
 def _cost(
-    tokens: Tokens,
-    backbone: Backbone,
-    settings: FinetuneSettings,
-    steps: int,
-    seconds: float,
-    device: torch.device,
-    key: str,
+    tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, counts: dict[str, int], key: str
 ) -> CostRecord:
-    spec, examples = backbone.spec, len(tokens.splits["train"])
+    """The cost of the run that counts. Trained matrices cost one more product of their size in each step."""
+    spec, settings, at = backbone.spec, training.settings, training.at
+    features = shape.size if shape.kind == "patches" else 0
     sizes = TransformerSizes(
-        spec.width,
-        spec.layers,
-        spec.inner_width,
-        tokens.length,
-        tokens.readout,
-        tokens.features,
-        tokens.answers // tokens.readout * tokens.classes,
+        spec.width, spec.layers, spec.inner_width, shape.length, shape.readout, features, shape.scores
     )
+    matrices = counts.get("attention", 0) + counts.get("feedforward", 0)
+    step_flops = finetune_step_flops(sizes, settings.batch_size)
+    step_flops += 2 * settings.batch_size * shape.length * matrices
+    examples = len(tokens.splits["train"])
     return CostRecord(
         stage="finetune",
         key=key,
-        seconds=seconds,
-        flops=steps * finetune_step_flops(sizes, settings.batch_size),
+        seconds=at.seconds,
+        flops=at.step * step_flops,
         peak_bytes=peak_memory_bytes(),
-        device=device_kind(device),
+        device=device_kind(training.accelerator.device),
         examples=examples,
-        seconds_per_epoch=seconds / steps * examples / settings.batch_size,
+        seconds_per_epoch=at.seconds / at.step * examples / settings.batch_size,
     )

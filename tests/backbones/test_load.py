@@ -125,3 +125,16 @@ def test_the_adapter_is_orthogonal_and_the_head_seeded():
     head = linear_head(64, 10, seed=3)
     assert float(head.weight.detach().abs().max()) <= 1 / 8
     assert torch.equal(head.weight, linear_head(64, 10, seed=3).weight)
+
+
+def test_statistics_only_keeps_each_tensors_mean_and_spread_and_nothing_else(tiny_bert):
+    like = PathSource(source="path", path=str(tiny_bert))
+    found = find_backbone(RandomSource(source="random", like=like, seed=0, law="statistics"))
+    drawn, learned = found.load(), find_backbone(like).load()
+    for name, wanted in learned.named_parameters():
+        got = drawn.get_parameter(name)
+        assert not torch.equal(got, wanted)
+        assert abs(float(got.mean() - wanted.mean())) <= 5 * float(wanted.std()) / wanted.numel() ** 0.5
+        if wanted.numel() > 1000:
+            assert float(got.std()) == pytest.approx(float(wanted.std()), rel=0.1)
+    assert found.weights != find_backbone(RandomSource(source="random", like=like, seed=1, law="statistics")).weights

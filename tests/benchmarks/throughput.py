@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.backbones.adapters import own_embedding
+from pipeline.backbones.adapters import embedding_adapter
 from pipeline.backbones.families import spec_of, tensors_of
 from pipeline.backbones.load import find_backbone
 from pipeline.backbones.settings import PackageSource
@@ -131,7 +131,7 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)
     backbone = find_backbone(MINILM)
-    table = own_embedding(tokenizer.get_vocab_size(), backbone).to(device)
+    table = embedding_adapter(backbone.load_embedding()).to(device)
     reader = Reader(table, backbone.load().to(device, torch.bfloat16), ("final",), "mean")
     lengths = np.random.default_rng(0).lognormal(np.log(45) - 0.32, 0.8, count).clip(3, 250).astype(int)
     words = WORDS.split()

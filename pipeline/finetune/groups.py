@@ -1,0 +1,79 @@
+"""Which parameters train: groups by name, with a range of layers where a group has one part in each block."""
+
+from __future__ import annotations
+
+import re
+
+from torch import nn
+
+from pipeline.errors import PermafrostError
+
+LAYERED = ("layernorm", "feedforward", "attention", "bias")
+GROUPS = ("output", "input", "positions", *LAYERED, "all")
+PATTERN = rf"^(?:{'|'.join(GROUPS)}|(?:{'|'.join(LAYERED)})\[(?:-?\d+|-?\d*:-?\d*)\])$"
+"""A group, or a group with a layer or a range of layers counted as Python does: `attention[-1]`, `layernorm[8:]`."""
+
+
+def group_of(name: str) -> str:
+    """The group of a parameter by its name; "embedding" for the rest, which only `all` trains."""
+    if name.startswith(("adapter.", "head.")):
+        return "input" if name.startswith("adapter.") else "output"
+    if name == "backbone.position":
+        return "positions"
+    if "norm" in name:
+        return "layernorm"
+    if ".attention." in name:
+        return "attention"
+    return "feedforward" if ".up." in name or ".down." in name else "embedding"
+
+
+def choose(names: list[str], trainable: tuple[str, ...], layers: int, final_norm: bool) -> set[str]:
+    """The names of what trains; `final_norm` false leaves out the norm behind the last block, whatever is chosen.
+
+    Raises:
+        PermafrostError: an entry names no group, or layers that the backbone does not have.
+    """
+    chosen: set[str] = set()
+    for entry in trainable:
+        if not re.match(PATTERN, entry):
+            raise PermafrostError(f"finetune.trainable: {entry!r} is not a group; known: {', '.join(GROUPS)}")
+        group, _, place = entry.rstrip("]").partition("[")
+        wanted = _layers(place, layers) if place else None
+        if wanted is not None and not wanted:
+            raise PermafrostError(f"finetune.trainable: {entry!r} names no layer of the backbone's {layers}")
+        chosen |= {name for name in names if _in_group(name, group) and (wanted is None or _layer(name) in wanted)}
+    return chosen if final_norm else {name for name in chosen if not name.startswith("backbone.final_norm.")}
+
+
+def _in_group(name: str, group: str) -> bool:
+    if group == "bias":
+        return name.startswith("backbone.") and name.endswith(".bias")
+    return group in ("all", group_of(name))
+
+
+def _layer(name: str) -> int | None:
+    found = re.search(r"\.blocks\.(\d+)\.", name)
+    return int(found[1]) if found else None
+
+
+def _layers(place: str, layers: int) -> set[int]:
+    if ":" in place:
+        start, stop = (int(part) if part else None for part in place.split(":"))
+        return set(range(layers)[start:stop])
+    return {int(place) % layers} if -layers <= int(place) < layers else set()
+
+
+def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that train, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def count_by_group(model: nn.Module) -> dict[str, int]:
+    """How many numbers train in each group; a bias whose matrix is frozen counts as "bias"."""
+    counts: dict[str, int] = {}
+    names = trained(model)
+    for name, parameter in names.items():
+        alone = name.endswith(".bias") and name.removesuffix("bias") + "weight" not in names
+        group = "bias" if alone else group_of(name)
+        counts[group] = counts.get(group, 0) + parameter.numel()
+    return counts
