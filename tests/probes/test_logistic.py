@@ -93,17 +93,3 @@ def test_several_answers_are_several_models_that_share_the_rows(data):
     for answer, labels in enumerate((first, second)):
         alone = fit(x, labels[:, None], 3, (0.01,))[0].model
         np.testing.assert_allclose(both.scores(x)[:, answer], alone.scores(x)[:, 0], atol=0.02)
-
-
-def test_strong_correlations_cost_few_passes():
-    """Without the change of coordinates this takes 1 700 passes and is cut short."""
-    generator = np.random.default_rng(0)
-    mixing = np.linalg.qr(generator.standard_normal((40, 40)))[0] * np.logspace(0, -4, 40)
-    labels = generator.integers(0, 4, 800)
-    hidden = generator.standard_normal((800, 40)) + np.eye(4)[labels] @ generator.standard_normal((4, 40))
-    x = (hidden @ mixing.T).astype(np.float32)
-    moments = MomentsFitter().update(x, targets(labels[:, None], 4)).result
-    x = Standardisation.of(moments.mean, moments.spread).apply(x)
-    path = fit(x, labels[:, None], 4, (1.0, 0.1, 0.01, 0.001))
-    assert all(one.converged for one in path)
-    assert sum(one.epochs for one in path) < 120
