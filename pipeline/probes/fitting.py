@@ -33,12 +33,15 @@ class Splits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method gave: metrics without a clock, and what it cost: seconds of fitting, FLOPs, passes over train."""
+    """What one method gave: metrics without a clock, and what it cost.
+
+    `seconds` of fitting and `flops` in all; `epoch_seconds` of one pass over train, None where there are no passes.
+    """
 
     metrics: dict[str, Any]
     seconds: float
     flops: int
-    epochs: int
+    epoch_seconds: float | None
 
     @property
     def validation(self) -> tuple[float, float]:
@@ -49,7 +52,7 @@ class Outcome:
 
 def skipped(reason: str) -> Outcome:
     """A probe that could not be fitted, and why."""
-    return Outcome({"status": f"skipped: {reason}", "test_accuracy": None, "validation_accuracy": None}, 0.0, 0, 0)
+    return Outcome({"status": f"skipped: {reason}", "test_accuracy": None, "validation_accuracy": None}, 0.0, 0, None)
 
 
 def obstacle(source: Source) -> str | None:
@@ -78,9 +81,10 @@ def fit_method(
 
 
 def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSettings) -> Outcome:
-    clock, train = Clock(), splits.train
-    with clock.measuring():
+    setting_up, clock, train = Clock(), Clock(), splits.train
+    with setting_up.measuring():
         spectrum = Spectrum.of(moments)
+    with clock.measuring():
         if method == "ridge":
             models = ridge_path(moments, spectrum, settings.penalties, train.classes)
             path = [Fit(penalty, model, 1, True) for penalty, model in models]
@@ -111,7 +115,8 @@ def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSetti
             for fit, one in zip(path, judged, strict=True)
         ],
     }
-    return Outcome(metrics, clock.seconds, flops, epochs)
+    epoch_seconds = clock.seconds / epochs if method == "logistic" else None
+    return Outcome(metrics, setting_up.seconds + clock.seconds, flops, epoch_seconds)
 
 
 def best(judged: Sequence[Judged]) -> int:
@@ -141,7 +146,7 @@ def _sgd(splits: Splits, settings: ProbeSettings) -> Outcome:
         **_scored(model, chosen, splits, settings.seed, True),
     }
     flops = settings.sgd_epochs * logistic_epoch_flops(len(train), width, model.bias.size)
-    return Outcome(metrics, clock.seconds, flops, settings.sgd_epochs)
+    return Outcome(metrics, clock.seconds, flops, clock.seconds / settings.sgd_epochs)
 
 
 def _neighbours(splits: Splits, settings: ProbeSettings) -> Outcome:
@@ -164,4 +169,4 @@ def _neighbours(splits: Splits, settings: ProbeSettings) -> Outcome:
     }
     queries = len(splits.validation) + len(splits.test)
     width = next(iter(splits.train)).x.shape[1]
-    return Outcome(metrics, clock.seconds, 2 * queries * len(splits.train) * width, 0)
+    return Outcome(metrics, clock.seconds, 2 * queries * len(splits.train) * width, None)

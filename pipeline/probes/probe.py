@@ -152,12 +152,12 @@ def _cost(found: dict[str, Outcome], first: str, reading: float, train: Rows, ke
         peak_bytes=peak_memory_bytes(),
         device="cpu",
         examples=train.examples,
-        seconds_per_epoch=one.seconds / one.epochs if one.epochs else None,
+        seconds_per_epoch=one.epoch_seconds,
         methods={
             name: MethodCost(
                 reading + other.seconds,
                 max(other.flops, gram),
-                other.seconds / other.epochs if other.epochs else None,
+                other.epoch_seconds,
             )
             for name, other in found.items()
         },

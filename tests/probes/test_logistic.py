@@ -27,10 +27,14 @@ def fit(x, labels, classes, penalties, iterations=500):
     return fit_path(ArrayRows(x, labels, classes), Spectrum.of(moments), penalties, iterations)
 
 
+def penalised(one, x, labels):
+    return one.model.loss(x, labels) + one.penalty / 2 * (one.model.weight**2).sum()
+
+
 def test_gradient_is_that_of_the_loss(data):
     x, labels = data[0], data[1][:, None]
     spectrum = Spectrum.of(MomentsFitter().update(x, targets(labels, 3)).result)
-    objective = Objective(ArrayRows(x, labels, 3), spectrum, 0.1)
+    objective = Objective(ArrayRows(x, labels, 3), spectrum, 0.1, 0.2)
     at = np.random.default_rng(1).standard_normal(7 * 3)
     _, gradient = objective(at)
     for index in range(0, 21, 4):
@@ -42,7 +46,7 @@ def test_gradient_is_that_of_the_loss(data):
 
 def test_coordinates_are_undone_by_the_model(data):
     spectrum = Spectrum.of(MomentsFitter().update(data[0], targets(data[1][:, None], 3)).result)
-    objective = Objective(ArrayRows(data[0], data[1][:, None], 3), spectrum, 0.01)
+    objective = Objective(ArrayRows(data[0], data[1][:, None], 3), spectrum, 0.01, 0.2)
     at = np.random.default_rng(1).standard_normal(7 * 3)
     np.testing.assert_allclose(objective.coordinates(objective.model(at)), at)
 
@@ -69,7 +73,7 @@ def test_a_path_ends_where_single_fits_end(data):
     assert [one.penalty for one in path] == [1.0, 0.03, 0.001]
     for one in path:
         (alone,) = fit(x, labels, 3, (one.penalty,))
-        assert one.model.loss(x, labels) == pytest.approx(alone.model.loss(x, labels), abs=1e-3)
+        assert penalised(one, x, labels) == pytest.approx(penalised(alone, x, labels), abs=1e-4)
 
 
 def test_a_fit_that_is_cut_short_says_so(data):
@@ -92,4 +96,4 @@ def test_several_answers_are_several_models_that_share_the_rows(data):
     both = fit(x, np.stack([first, second], axis=1), 3, (0.01,))[0].model
     for answer, labels in enumerate((first, second)):
         alone = fit(x, labels[:, None], 3, (0.01,))[0].model
-        np.testing.assert_allclose(both.scores(x)[:, answer], alone.scores(x)[:, 0], atol=0.02)
+        np.testing.assert_allclose(both.scores(x)[:, answer], alone.scores(x)[:, 0], atol=0.1)
