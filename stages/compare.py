@@ -10,8 +10,15 @@ from stages.command import PARAMS, reports_errors
 
 
 @click.command()
+@click.option(
+    "--price-per-hour",
+    type=click.FloatRange(min=0),
+    envvar="PERMAFROST_PRICE_PER_HOUR",
+    show_envvar=True,
+    help="Dollars an hour of this machine; without it the report names no money.",
+)
 @reports_errors
-def main() -> None:
+def main(price_per_hour: float | None) -> None:
     """Write report/ (HTML, Markdown, CSV, PNG) and metrics/compare.json for the whole grid."""
     from pipeline.comparison.report import write_comparison
     from pipeline.comparison.table import SHORT, cells
@@ -19,7 +26,7 @@ def main() -> None:
     from stages.grid import Grid
 
     grid = Params(PARAMS).section("grid", Grid)
-    rows = write_comparison(Path(), grid.tasks, grid.backbones)
+    rows = write_comparison(Path(), grid.tasks, grid.backbones, price_per_hour)
     print_table(list(SHORT), cells(rows, SHORT))
     click.echo("▼ below a trivial predictor. All columns, pictures and how to read them: report/index.html")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("pipeline", "stages")
-DATA = ("*.jinja", "*.sub", "*.fleq")
+DATA = ("*.jinja", "*.yaml", "*.sub", "*.fleq")
 """Files beside a module that it reads as its own."""
 
 

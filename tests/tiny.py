@@ -67,7 +67,16 @@ cache:
   shard_bytes: 1536
   chunk_bytes: 768
   tolerance: 0.05
-probe: {penalties: [0.1, 0.01], iterations: 50, threads: 1}
+probe:
+  methods: [logistic, ridge, knn, sgd]
+  penalties: [0.1, 0.01]
+  iterations: 50
+  neighbours: 5
+  sgd_epochs: 2
+  sgd_batch: 8
+  fractions: [0.1, 1.0]
+  seed: 0
+  threads: 1
 finetune:
   trainable: [output, layernorm, input, positions]
   final_norm: true

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.costs.record import CostRecord
+from pipeline.comparison.statistics import wilson_interval
+from pipeline.costs.amortised import amortised, break_even
+from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
 
-Method = Literal["probe", "finetune"]
+Method = Literal["logistic", "ridge", "knn", "sgd", "finetune"]
+METHODS: dict[Method, str] = {
+    "logistic": "logistic probe",
+    "ridge": "ridge probe",
+    "knn": "nearest neighbours",
+    "sgd": "the paper's probe (Adam)",
+    "finetune": "full FPT fine-tune",
+}
+SHARED_BY = 10
+"""Probes that share one cache in the column of amortised costs."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,9 @@ class Row:
 
     `flops` and `seconds` are all that it took to get the accuracy: for a probe that is filling the cache and fitting
     the whole path of penalties. The `..._per_epoch` are what one more pass over the training examples costs once that
-    is done. `break_even_epochs`, on a probe's row, is the number of FPT epochs that cost as much as filling the cache.
+    is done, None for what has no epochs. On a probe's row, `break_even_epochs` is the number of FPT epochs that cost as
+    much as filling the cache, `break_even_probes` the number of fine-tunes (each in place of a probe) that do, and
+    `amortised_seconds` what each of `SHARED_BY` probes on the same cache costs. `status` is the fit's.
     """
 
     task: str
@@ -33,11 +45,14 @@ class Row:
     trained_parameters: int
     epochs: float
     flops: int
-    flops_per_epoch: float
+    flops_per_epoch: float | None
     seconds: float
-    seconds_per_epoch: float
+    seconds_per_epoch: float | None
     device: str
+    status: str = "fitted"
     break_even_epochs: float | None = None
+    break_even_probes: float | None = None
+    amortised_seconds: float | None = None
 
     @property
     def best_floor(self) -> tuple[str, float]:
@@ -48,6 +63,11 @@ class Row:
     def below_floor(self) -> bool:
         """Whether a trivial predictor does better."""
         return self.accuracy < self.best_floor[1]
+
+    @property
+    def label(self) -> str:
+        """The method in words."""
+        return METHODS[self.method]
 
 
 @dataclass(frozen=True)
@@ -104,40 +124,49 @@ def join(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> li
 
 
 def _pair(folder: Path, task: str, backbone: str) -> list[Row]:
+    """The probes' rows in the order in which they ran, then the fine-tune's; what was not scored has no row."""
     key = f"{task}-{backbone}"
     cache, probe, finetune = (_cost(folder, stage, key) for stage in ("cache", "probe", "finetune"))
     probed, tuned = (
         _read(folder / "metrics" / method / f"{key}.json", method, key) for method in ("probe", "finetune")
     )
-    probe_epoch, finetune_epoch = _seconds_per_epoch(probe), _seconds_per_epoch(finetune)
-    epochs = tuned["examples_seen"] / finetune.examples
-    return [
-        Row(
-            task,
-            backbone,
-            "probe",
-            **_accuracy(probed),
-            epochs=float(probed["epochs"]),
-            flops=cache.flops + probe.flops,
-            flops_per_epoch=probe.flops / probed["epochs"],
-            seconds=cache.seconds + probe.seconds,
-            seconds_per_epoch=probe_epoch,
-            device=cache.device,
-            break_even_epochs=cache.seconds / max(finetune_epoch - probe_epoch, 1e-9),
-        ),
-        Row(
-            task,
-            backbone,
-            "finetune",
-            **_accuracy(tuned),
-            epochs=epochs,
-            flops=finetune.flops,
-            flops_per_epoch=finetune.flops / epochs,
-            seconds=finetune.seconds,
-            seconds_per_epoch=finetune_epoch,
-            device=finetune.device,
-        ),
-    ]
+    rows = []
+    for method, metrics in {probed["method"]: probed, **probed["methods"]}.items():
+        if metrics["test_accuracy"] is not None:
+            common = {"floors": probed["floors"], "test_answers": probed["test_answers"]}
+            spent = _probe_cost(metrics, cache, probe.methods[method], finetune)
+            rows.append(Row(task, backbone, method, **_accuracy(metrics | common), **spent))
+    if tuned["test_accuracy"] is not None:
+        epochs = tuned["examples_seen"] / finetune.examples
+        rows.append(Row(task, backbone, "finetune", **_accuracy(tuned), **_finetune_cost(finetune, epochs)))
+    return rows
+
+
+def _finetune_cost(finetune: CostRecord, epochs: float) -> dict[str, Any]:
+    return {
+        "epochs": epochs,
+        "flops": finetune.flops,
+        "flops_per_epoch": finetune.flops / epochs,
+        "seconds": finetune.seconds,
+        "seconds_per_epoch": finetune.seconds_per_epoch,
+        "device": finetune.device,
+    }
+
+
+def _probe_cost(metrics: dict[str, Any], cache: CostRecord, cost: MethodCost, finetune: CostRecord) -> dict[str, Any]:
+    epochs, epoch, theirs = metrics["epochs"], cost.seconds_per_epoch, finetune.seconds_per_epoch
+    return {
+        "epochs": float(epochs),
+        "flops": cache.flops + cost.flops,
+        "flops_per_epoch": cost.flops / epochs if epochs else None,
+        "seconds": cache.seconds + cost.seconds,
+        "seconds_per_epoch": epoch,
+        "device": cache.device,
+        "status": metrics["status"],
+        "break_even_epochs": None if epoch is None or theirs is None else break_even(cache.seconds, epoch, theirs),
+        "break_even_probes": break_even(cache.seconds, cost.seconds, finetune.seconds),
+        "amortised_seconds": amortised(cache.seconds, cost.seconds, SHARED_BY),
+    }
 
 
 def _accuracy(metrics: dict[str, Any]) -> dict[str, Any]:
@@ -146,23 +175,30 @@ def _accuracy(metrics: dict[str, Any]) -> dict[str, Any]:
     return {"accuracy": metrics["test_accuracy"], "low": low, "high": high, **kept}
 
 
-def wilson_interval(accuracy: float, answers: int) -> tuple[float, float]:
-    """The 95 % interval of a share, by Wilson's score (1927); answers count as independent."""
-    z = 1.959963984540054
-    center = accuracy + z * z / (2 * answers)
-    spread = z * math.sqrt(accuracy * (1 - accuracy) / answers + z * z / (4 * answers * answers))
-    scale = 1 + z * z / answers
-    return (center - spread) / scale, (center + spread) / scale
+def probe_metrics(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> dict[tuple[str, str], Any]:
+    """`metrics/probe/` of each task and backbone, whole: layers, learning curve, confusion."""
+    return {
+        (task, backbone): _read(folder / "metrics" / "probe" / f"{task}-{backbone}.json", "probe", f"{task}-{backbone}")
+        for task in tasks
+        for backbone in backbones
+    }
+
+
+def stage_seconds(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Seconds of each stage for each `task, backbone`."""
+    return {
+        f"{task}, {backbone}": {
+            stage: _cost(folder, stage, f"{task}-{backbone}").seconds for stage in ("cache", "probe", "finetune")
+        }
+        for task in tasks
+        for backbone in backbones
+    }
 
 
 def _cost(folder: Path, stage: str, key: str) -> CostRecord:
-    return CostRecord(**_read(folder / "data" / "cost" / f"{stage}-{key}.json", stage, key))
-
-
-def _seconds_per_epoch(cost: CostRecord) -> float:
-    if cost.seconds_per_epoch is None:
-        raise ValueError(f"{cost.stage} {cost.key} has no epochs")
-    return cost.seconds_per_epoch
+    record = _read(folder / "data" / "cost" / f"{stage}-{key}.json", stage, key)
+    methods = {name: MethodCost(**one) for name, one in record.pop("methods", {}).items()}
+    return CostRecord(**record, methods=methods)
 
 
 def _read(path: Path, stage: str, key: str) -> dict[str, Any]:

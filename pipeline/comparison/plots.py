@@ -9,13 +9,14 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pipeline.comparison.join import Row
-from pipeline.comparison.table import METHODS
 
 # Okabe and Ito's palette: told apart with every common colour vision, and in grey by marker and line besides.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = {"probe": "o", "finetune": "s"}
+MARKERS = {"logistic": "o", "ridge": "^", "knn": "D", "sgd": "v", "finetune": "s"}
 LINES = ("-", "--", "-.", ":")
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -28,14 +29,26 @@ STYLE: dict[Any, Any] = {
 def accuracy_against_cost(rows: list[Row]) -> Figure:
     """A panel for each task: test accuracy with its interval against seconds, and the best floor as a line."""
     tasks = list(dict.fromkeys(row.task for row in rows))
-    colours = _colours([row.backbone for row in rows])
+    colours = colours_of([row.backbone for row in rows])
     with mpl.rc_context(STYLE):
-        figure, panels = _panels(len(tasks))
-        for axes, task in zip(panels, tasks, strict=True):
+        figure, places = panels(len(tasks))
+        for axes, task in zip(places, tasks, strict=True):
             _points(axes, [row for row in rows if row.task == task], colours)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+        figure.legend(handles=_legend(rows, colours), loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def _legend(rows: list[Row], colours: dict[str, str]) -> list[Line2D]:
+    """Colours say the backbone, markers the method."""
+    methods = {row.method: row for row in rows}.values()
+    backbones = [Line2D([], [], color=colour, linewidth=4, label=name) for name, colour in colours.items()]
+    return backbones + [
+        Line2D([], [], color="#555555", linestyle="none", label=row.label, **_marker(row, "#555555")) for row in methods
+    ]
+
+
+def _marker(row: Row, colour: str) -> dict[str, Any]:
+    return {"marker": MARKERS[row.method], "markersize": 7, "mfc": colour if row.method == "finetune" else "white"}
 
 
 def _points(axes: Axes, rows: list[Row], colours: dict[str, str]) -> None:
@@ -44,13 +57,10 @@ def _points(axes: Axes, rows: list[Row], colours: dict[str, str]) -> None:
             row.seconds,
             row.accuracy,
             yerr=[[max(0.0, row.accuracy - row.low)], [max(0.0, row.high - row.accuracy)]],
-            marker=MARKERS[row.method],
             color=colours[row.backbone],
-            mfc="white" if row.method == "probe" else colours[row.backbone],
-            markersize=8,
             capsize=3,
             linestyle="none",
-            label=f"{row.backbone}, {METHODS[row.method]}",
+            **_marker(row, colours[row.backbone]),
         )
     name, floor = rows[0].best_floor
     axes.axhline(floor, color="#555555", linestyle=":", linewidth=1.2)
@@ -64,15 +74,18 @@ def _points(axes: Axes, rows: list[Row], colours: dict[str, str]) -> None:
         color="#555555",
     )
     axes.set(xscale="log", xlabel="seconds in all", ylabel="test accuracy", title=rows[0].task)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
 
 
 def learning_curves(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> Figure:
     """A panel for each task: accuracy on validation against the fine-tune's steps."""
-    colours = _colours(list(backbones))
+    colours = colours_of(list(backbones))
     with mpl.rc_context(STYLE):
-        figure, panels = _panels(len(tasks))
-        for axes, task in zip(panels, tasks, strict=True):
+        figure, places = panels(len(tasks))
+        for axes, task in zip(places, tasks, strict=True):
             for line, backbone in enumerate(backbones):
                 with (folder / f"{task}-{backbone}.csv").open(encoding="utf-8") as file:
                     points = list(csv.DictReader(file))
@@ -82,15 +95,37 @@ def learning_curves(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, 
                 axes.plot(steps, scores, color=colours[backbone], linestyle=style, marker=".", label=backbone)
             axes.set(xlabel="step of the fine-tune", ylabel="validation accuracy", title=task)
             axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(*places[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(4.6 * count, 4.0), layout="constrained")
-    panels = figure.subplots(1, count, squeeze=False)[0]
-    return figure, list(panels)
+def time_per_stage(seconds: dict[str, dict[str, float]]) -> Figure:
+    """Seconds of each stage, a group of bars for each task and backbone, on a logarithmic axis."""
+    stages = list(next(iter(seconds.values())))
+    hatches = ("", "//", "..")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.5, 1.2 + 0.75 * len(seconds)), layout="constrained")
+        axes = figure.subplots()
+        for number, stage in enumerate(stages):
+            values = [one[stage] for one in seconds.values()]
+            at = [place + (number - 1) * 0.26 for place in range(len(values))]
+            bars = axes.barh(
+                at, values, 0.24, color=COLOURS[number], hatch=hatches[number], edgecolor="white", label=stage
+            )
+            axes.bar_label(bars, fmt="{:.2g} s", padding=3, fontsize=8)
+        axes.set(xscale="log", xlabel="seconds", yticks=range(len(seconds)), yticklabels=list(seconds))
+        axes.margins(x=0.15)
+        axes.invert_yaxis()
+        figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    return figure
 
 
-def _colours(names: list[str]) -> dict[str, str]:
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure of panels side by side."""
+    figure = Figure(figsize=(4.6 * count, 4.4), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def colours_of(names: list[str]) -> dict[str, str]:
+    """A colour for each name, the same in every picture."""
     return {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(dict.fromkeys(names))}

@@ -8,24 +8,28 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from pipeline.comparison.join import Programmed, Row, join, programmed
-from pipeline.comparison.plots import STYLE, accuracy_against_cost, learning_curves
+from pipeline.comparison import published as literature
+from pipeline.comparison.join import Row, join, probe_metrics, programmed, stage_seconds
+from pipeline.comparison.plots import STYLE, accuracy_against_cost, learning_curves, time_per_stage
+from pipeline.comparison.probe_plots import confusion_matrices, data_curves, layer_sweep
 from pipeline.comparison.table import (
     COLUMNS,
-    METHODS,
+    DIFFERENCE_COLUMNS,
     PROGRAM_COLUMNS,
     cells,
+    cost_columns,
     csv_text,
+    difference_cells,
     markdown,
     program_cells,
     reproducible,
 )
+from pipeline.costs.meters import matmul_flops_per_second
 from pipeline.identity import write_json
 
 
@@ -38,54 +42,81 @@ class Picture:
     figure: Figure
 
 
-def write_comparison(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> list[Row]:
+@dataclass(frozen=True)
+class Table:
+    """A table of the report: its name in the page, and its cells as text."""
+
+    name: str
+    columns: list[str]
+    body: list[list[str]]
+
+
+def write_comparison(
+    folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...], price_per_hour: float | None = None
+) -> list[Row]:
     """Join all results of the grid, write `metrics/compare.json` and `report/` below `folder`; return the rows.
 
+    Dollars are shown only for a `price_per_hour` that the user gives.
+
     Raises:
-        PermafrostError: a result of the grid is missing.
+        PermafrostError: a result of the grid is missing, or none has a score.
     """
     rows = join(folder, tasks, backbones)
     write_json(folder / "metrics" / "compare.json", reproducible(rows))
     report = folder / "report"
     report.mkdir(parents=True, exist_ok=True)
+    columns = COLUMNS | cost_columns(matmul_flops_per_second(), price_per_hour)
     programs = programmed(folder)
-    tables = (markdown(list(COLUMNS), cells(rows)), markdown(list(PROGRAM_COLUMNS), program_cells(programs)))
-    (report / "table.md").write_text("\n".join(tables), encoding="utf-8")
-    (report / "table.csv").write_text(csv_text(rows), encoding="utf-8")
-    pictures = [
-        Picture("accuracy-against-cost", "Test accuracy against the seconds it took", accuracy_against_cost(rows)),
-        Picture(
-            "learning-curves",
-            "Validation accuracy while the full FPT fine-tune trains",
-            learning_curves(folder / "metrics" / "curves", tasks, backbones),
-        ),
+    tables = [
+        Table("table", list(columns), cells(rows, columns)),
+        Table("differences", list(DIFFERENCE_COLUMNS), difference_cells(rows)),
+        Table("published", list(literature.COLUMNS), literature.published_cells(rows, literature.published())),
+        Table("programs", list(PROGRAM_COLUMNS), program_cells(programs)),
     ]
+    text = "\n".join(markdown(table.columns, table.body) for table in tables)
+    (report / "table.md").write_text(text, encoding="utf-8")
+    (report / "table.csv").write_text(csv_text(rows), encoding="utf-8")
+    pictures = _pictures(folder, rows, tasks, backbones)
     for picture in pictures:
         picture.figure.savefig(report / f"{picture.name}.png", dpi=150, metadata={"Software": None})
-    (report / "index.html").write_text(_html(rows, programs, pictures), encoding="utf-8")
+    (report / "index.html").write_text(_html(rows, tables, pictures), encoding="utf-8")
     return rows
 
 
-def _html(rows: list[Row], programs: list[Programmed], pictures: list[Picture]) -> str:
+def _pictures(folder: Path, rows: list[Row], tasks: tuple[str, ...], backbones: tuple[str, ...]) -> list[Picture]:
+    """Every picture that there are numbers for."""
+    probes = probe_metrics(folder, tasks, backbones)
+    curves = learning_curves(folder / "metrics" / "curves", tasks, backbones)
+    seconds = time_per_stage(stage_seconds(folder, tasks, backbones))
+    wanted = [
+        ("accuracy-against-cost", "Test accuracy against the seconds it took", accuracy_against_cost(rows)),
+        ("layer-sweep", "Test accuracy of the probe on each cached layer", layer_sweep(probes)),
+        ("data-curves", "Test accuracy of the probe against the number of training examples", data_curves(probes)),
+        ("learning-curves", "Validation accuracy while the full FPT fine-tune trains", curves),
+        ("time-per-stage", "Seconds of each stage", seconds),
+        ("confusion", "What the probe takes each class for", confusion_matrices(probes)),
+    ]
+    return [Picture(name, caption, figure) for name, caption, figure in wanted if figure is not None]
+
+
+def _html(rows: list[Row], tables: list[Table], pictures: list[Picture]) -> str:
     source = files("pipeline.comparison").joinpath("report.html.jinja").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
     return template.render(
-        columns=list(COLUMNS),
-        body=_body(rows),
-        program_columns=list(PROGRAM_COLUMNS),
-        program_body=program_cells(programs),
+        styles=_styles(rows),
+        tables={table.name: table for table in tables},
         findings=findings(rows),
-        pictures=[{"caption": picture.caption, "svg": _svg(picture.figure)} for picture in pictures],
+        pictures=[
+            {"name": picture.name, "caption": picture.caption, "svg": _svg(picture.figure)} for picture in pictures
+        ],
         devices=sorted({row.device for row in rows}),
     )
 
 
-def _body(rows: list[Row]) -> list[dict[str, Any]]:
+def _styles(rows: list[Row]) -> list[str]:
+    """The class of each line of the first table: where a task starts, and what is below its floor."""
     starts = [True, *(before.task != after.task for before, after in pairwise(rows))]
-    styles = [
-        " ".join(["first"] * start + ["below"] * row.below_floor) for start, row in zip(starts, rows, strict=True)
-    ]
-    return [{"style": style, "cells": line} for style, line in zip(styles, cells(rows), strict=True)]
+    return [" ".join(["first"] * start + ["below"] * row.below_floor) for start, row in zip(starts, rows, strict=True)]
 
 
 def findings(rows: list[Row]) -> list[str]:
@@ -97,23 +128,34 @@ def findings(rows: list[Row]) -> list[str]:
         name, floor = best.best_floor
         standing = "below" if best.below_floor else "above"
         lines.append(
-            f"{task}: best is {METHODS[best.method]} on {best.backbone} with {best.accuracy:.3f}, "
+            f"{task}: best is {best.label} on {best.backbone} with {best.accuracy:.3f}, "
             f"{standing} the best floor, {floor:.3f} ({name})."
         )
-        below = [f"{METHODS[row.method]} on {row.backbone}" for row in here if row.below_floor]
-        if below:
+        below = [f"{row.label} on {row.backbone}" for row in here if row.below_floor]
+        if len(below) == len(here) > 1:
+            lines.append(f"{task}: every method is below the best floor.")
+        elif below:
             lines.append(f"{task}: below the floor are {', '.join(below)}.")
-        probes = {row.backbone: row for row in here if row.method == "probe"}
+        tuned = {row.backbone: row.seconds_per_epoch for row in here if row.method == "finetune"}
         ratios = [
-            row.seconds_per_epoch / probes[row.backbone].seconds_per_epoch for row in here if row.method == "finetune"
+            theirs / row.seconds_per_epoch
+            for row in here
+            if row.method != "finetune" and row.seconds_per_epoch and (theirs := tuned.get(row.backbone))
         ]
-        lines.append(f"{task}: an epoch of the fine-tune takes {min(ratios):,.0f} times an epoch on the cache or more.")
+        if ratios:
+            lines.append(
+                f"{task}: an epoch of the fine-tune takes {min(ratios):,.0f} to {max(ratios):,.0f} times an epoch "
+                "on the cache."
+            )
     return lines
 
 
 def _svg(figure: Figure) -> str:
-    """The figure as an SVG element, without the XML prologue and without a date."""
+    """The figure as an SVG element, without the XML prologue and without a date; hidden from screen readers.
+
+    What it shows stands in the caption and, as numbers, in the tables.
+    """
     out = io.StringIO()
     with mpl.rc_context(STYLE):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.DOTALL)
+    return re.sub(r"^.*?<svg", '<svg aria-hidden="true" focusable="false"', out.getvalue(), flags=re.DOTALL)

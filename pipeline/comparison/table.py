@@ -7,19 +7,20 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.comparison.join import Programmed, Row
+from pipeline.comparison.join import SHARED_BY, Programmed, Row
+from pipeline.comparison.statistics import difference
+from pipeline.costs.amortised import dollars
+from pipeline.costs.meters import utilisation
 
-METHODS = {"probe": "probe on cached features", "finetune": "full FPT fine-tune"}
 
-
-def _optional(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+def _optional(value: float | None, form: str, times: float = 1.0) -> str:
+    return "–" if value is None else form.format(times * value)
 
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "task": lambda row: row.task,
     "backbone": lambda row: row.backbone,
-    "method": lambda row: METHODS[row.method],
+    "method": lambda row: row.label + (f" ({row.status})" if row.status != "fitted" else ""),
     "test accuracy": lambda row: f"{row.accuracy:.3f}" + (" ▼" if row.below_floor else ""),
     "95 % interval": lambda row: f"{row.low:.3f}–{row.high:.3f}",
     "best floor": lambda row: f"{row.best_floor[1]:.3f} ({row.best_floor[0]})",
@@ -27,8 +28,10 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "trained parameters": lambda row: f"{row.trained_parameters:,}",
     "seconds in all": lambda row: f"{row.seconds:,.1f}",
     "FLOPs in all": lambda row: f"{row.flops:.2e}",
-    "ms per epoch after the first": lambda row: f"{1000 * row.seconds_per_epoch:,.1f}",
+    "ms per epoch after the first": lambda row: _optional(row.seconds_per_epoch, "{:,.2f}", 1000.0),
     "break-even, FPT epochs": lambda row: _optional(row.break_even_epochs, "{:.2f}"),
+    "break-even, probes": lambda row: _optional(row.break_even_probes, "{:.2f}"),
+    f"seconds each, {SHARED_BY} probes on the cache": lambda row: _optional(row.amortised_seconds, "{:,.2f}"),
 }
 
 
@@ -52,6 +55,35 @@ PROGRAM_COLUMNS: dict[str, Callable[[Programmed], str]] = {
 def cells(rows: list[Row], columns: dict[str, Callable[[Row], str]] = COLUMNS) -> list[list[str]]:
     """The table's body, formatted; ▼ marks an accuracy below a trivial predictor's."""
     return [[column(row) for column in columns.values()] for row in rows]
+
+
+DIFFERENCE_COLUMNS = ("task", "backbone", "probe", "fine-tune − probe", "95 % interval", "seconds saved")
+
+
+def difference_cells(rows: list[Row]) -> list[list[str]]:
+    """For each probe: the fine-tune on the same task and backbone less the probe, with Newcombe's interval."""
+    tuned = {(row.task, row.backbone): row for row in rows if row.method == "finetune"}
+    lines = []
+    for row in rows:
+        other = tuned.get((row.task, row.backbone))
+        if row.method == "finetune" or other is None:
+            continue
+        low, middle, high = difference(other, row)
+        saved = f"{other.seconds - row.seconds:,.1f}"
+        lines.append([row.task, row.backbone, row.label, f"{middle:+.3f}", f"{low:+.3f} to {high:+.3f}", saved])
+    return lines
+
+
+def cost_columns(rate: float | None, price_per_hour: float | None) -> dict[str, Callable[[Row], str]]:
+    """Columns that depend on this machine and its price: only what was measured or given."""
+    found: dict[str, Callable[[Row], str]] = {}
+    if rate is not None:
+        found["share of this machine's float32 product"] = lambda row: (
+            f"{utilisation(row.flops, row.seconds, rate):.0%}" if row.device.startswith("cpu") else "–"
+        )
+    if price_per_hour is not None:
+        found["dollars in all"] = lambda row: f"{dollars(row.seconds, price_per_hour):.5f}"
+    return found
 
 
 def program_cells(rows: list[Programmed]) -> list[list[str]]:

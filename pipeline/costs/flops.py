@@ -70,3 +70,8 @@ def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
 def logistic_epoch_flops(rows: int, width: int, scores: int) -> int:
     """One pass of logistic regression over its rows: scores and their gradient."""
     return 2 * 2 * rows * width * scores
+
+
+def gram_flops(rows: int, width: int, scores: int) -> int:
+    """The moments of features and targets: half of a symmetric product, and the product with the targets."""
+    return rows * width * (width + 1) + 2 * rows * width * scores

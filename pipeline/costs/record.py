@@ -7,10 +7,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pipeline.identity import write_json
+
+
+@dataclass(frozen=True)
+class MethodCost:
+    """What one of several methods of a stage cost, reading its inputs included; fields as in `CostRecord`."""
+
+    seconds: float
+    flops: int
+    seconds_per_epoch: float | None
 
 
 @dataclass(frozen=True)
@@ -19,7 +28,8 @@ class CostRecord:
 
     `seconds` is the work itself, without interpreter start and imports; `seconds_per_epoch` is one more pass over the
     training examples once everything is set up, and None where the stage has no epochs; `flops` is counted, not
-    measured; `peak_bytes` is the process's largest resident memory.
+    measured; `peak_bytes` is the process's largest resident memory. Where a stage runs several methods, `methods` has
+    each one's cost.
     """
 
     stage: str
@@ -30,6 +40,7 @@ class CostRecord:
     device: str
     examples: int
     seconds_per_epoch: float | None = None
+    methods: dict[str, MethodCost] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write `folder/<stage>-<key>.json`."""
@@ -53,6 +64,14 @@ class Clock:
 
 
 def peak_memory_bytes() -> int:
-    """The largest resident memory of this process so far."""
+    """The largest resident memory of this process so far.
+
+    On Linux by /proc: what `getrusage` says is inherited, and starts at the parent's.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        for line in status.read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -1,58 +1,33 @@
-"""Multinomial logistic regression by L-BFGS, along a path of penalties.
+"""Multinomial logistic regression by L-BFGS, along a path of penalties, over rows that need not fit in memory.
 
 The loss is mean cross-entropy + λ/2 ‖W‖², biases free (scikit-learn's C is 1 / (λ × rows)). A row may have several
 answers, each with a softmax of its own over the classes; their cross-entropies add up. Products run in float32, sums
-over rows in float64. The path goes from the strongest penalty to the weakest, each fit started from the last.
+over blocks in float64. The path goes from the strongest penalty to the weakest, each fit started where a line through
+the last two, over log λ, points to.
+
+L-BFGS does not move W but U, with W = V diag(1 / √(c s + λ)) U, where V diag(s) Vᵀ is the correlation matrix of the
+features and c the mean of p (1 − p) where the last fit ended: the loss's Hessian is about c S + λ (at most ½ S + λ,
+Böhning 1992). In U it is near the identity, whatever the features' correlations, and half the squared gradient, the
+Newton decrement, estimates how far the loss is above its minimum: that is where a fit stops.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Integer
+from jaxtyping import Float64
 from scipy.optimize import minimize
 
-GRADIENT_TOLERANCE = 1e-4
-"""A fit has converged when no entry of the loss's gradient is larger."""
+from pipeline.probes.linear import LinearModel, log_softmax
+from pipeline.probes.moments import targets
+from pipeline.probes.ridge import Spectrum
+from pipeline.probes.rows import Source
 
-
-@dataclass(frozen=True)
-class Standardisation:
-    """Mean and 1 / spread of the training rows; a constant feature becomes zero."""
-
-    mean: Float32[np.ndarray, "feature"]
-    scale: Float32[np.ndarray, "feature"]
-
-    @classmethod
-    def fit(cls, rows: Float[np.ndarray, "row feature"]) -> Standardisation:
-        """Moments in float64, since features with a large mean lose their spread in float32."""
-        mean, spread = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
-        scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-7 * np.abs(mean))
-        return cls(mean.astype(np.float32), scale.astype(np.float32))
-
-    def apply(self, rows: Float32[np.ndarray, "row feature"]) -> Float32[np.ndarray, "row feature"]:
-        """Rows on the scale where the training rows have mean 0 and spread 1."""
-        return (rows - self.mean) * self.scale
-
-
-@dataclass(frozen=True)
-class LinearModel:
-    """Scores `x @ weight + bias` of each answer's classes, the answers side by side."""
-
-    weight: Float64[np.ndarray, "feature score"]
-    bias: Float64[np.ndarray, "score"]
-    classes: int
-
-    def scores(self, x: Float32[np.ndarray, "row feature"]) -> Float32[np.ndarray, "row answer class"]:
-        """One score a class; the largest wins."""
-        flat = x @ self.weight.astype(np.float32) + self.bias.astype(np.float32)
-        return flat.reshape(len(x), -1, self.classes)
-
-    def loss(self, x: Float32[np.ndarray, "row feature"], labels: Integer[np.ndarray, "row answer"]) -> float:
-        """Mean cross-entropy of a row in nats, its answers added up, without the penalty."""
-        log_p = np.take_along_axis(_log_softmax(self.scores(x)), labels[:, :, None].astype(np.int64), axis=2)
-        return -float(log_p.sum(dtype=np.float64)) / max(1, len(x))
+PIECE_BYTES = 3 << 17
+DECREMENT_TOLERANCE = 3e-6
+"""A fit has converged when its loss is estimated to be at most this far above the minimum, in nats."""
 
 
 @dataclass(frozen=True)
@@ -65,54 +40,88 @@ class Fit:
     converged: bool
 
 
-def fit_path(
-    x: Float32[np.ndarray, "row feature"],
-    labels: Integer[np.ndarray, "row answer"],
-    classes: int,
-    penalties: tuple[float, ...],
-    iterations: int,
-) -> list[Fit]:
+class Objective:
+    """The loss of one penalty and its gradient, in the coordinates U, summed over blocks."""
+
+    def __init__(self, source: Source, spectrum: Spectrum, penalty: float, curvature: float) -> None:
+        self.source, self.penalty, self.vectors = source, penalty, spectrum.vectors
+        curvature = max(curvature, 1e-6)
+        self.root = np.sqrt(curvature * spectrum.values + penalty)[:, None]
+        self.bias_root = curvature**0.5
+        self.scores = source.labels.shape[1] * source.classes
+        self.epochs, self.decrement, self.curvature = 0, np.inf, curvature
+
+    def coordinates(self, model: LinearModel) -> Float64[np.ndarray, "parameter"]:
+        """U of a model."""
+        return np.concatenate([(self.vectors.T @ model.weight) * self.root, model.bias[None] * self.bias_root]).ravel()
+
+    def model(self, flat: Float64[np.ndarray, "parameter"]) -> LinearModel:
+        """The model at U."""
+        u = flat.reshape(-1, self.scores)
+        return LinearModel(self.vectors @ (u[:-1] / self.root), u[-1] / self.bias_root, self.source.classes)
+
+    def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows and their targets, so few at a time that both products find them in the processor's cache."""
+        step = max(16, PIECE_BYTES // (4 * len(self.vectors)))
+        for block in self.source:
+            one_hot = targets(block.labels, self.source.classes)
+            for start in range(0, len(block.x), step):
+                yield block.x[start : start + step], one_hot[start : start + step]
+
+    def __call__(self, flat: Float64[np.ndarray, "parameter"]) -> tuple[float, Float64[np.ndarray, "parameter"]]:
+        """With P = softmax(XW + b) and targets Y, ∇W = Xᵀ(P − Y) / rows + λW."""
+        model, rows = self.model(flat), len(self.source)
+        squares, loss, by_weight, by_bias = 0.0, 0.0, np.zeros_like(model.weight), np.zeros_like(model.bias)
+        weight, bias = model.weight.astype(np.float32), model.bias.astype(np.float32)
+        for x, one_hot in self._pieces():
+            log_p = log_softmax((x @ weight + bias).reshape(len(x), -1, model.classes))
+            error = np.exp(log_p).reshape(one_hot.shape)
+            loss -= float(np.vdot(log_p, one_hot))
+            squares += float(np.vdot(error, error))
+            error -= one_hot
+            by_weight += x.T @ error
+            by_bias += error.sum(axis=0, dtype=np.float64)
+        gradient = np.empty((len(by_weight) + 1, self.scores))
+        gradient[:-1] = self.vectors.T @ (by_weight / rows + self.penalty * model.weight) / self.root
+        gradient[-1] = by_bias / rows / self.bias_root
+        self.epochs, self.decrement = self.epochs + 1, float((gradient**2).sum()) / 2
+        self.curvature = (1 - squares / (rows * len(model.bias) / model.classes)) / model.classes
+        return loss / rows + self.penalty / 2 * float((model.weight**2).sum()), gradient.ravel()
+
+
+def fit_path(source: Source, spectrum: Spectrum, penalties: tuple[float, ...], iterations: int) -> list[Fit]:
     """One fit for each penalty, the strongest first.
 
     Args:
-        x: standardised rows.
-        labels: class numbers below `classes`.
-        classes: number of classes; one that has no rows gets low scores.
+        source: standardised rows; a class that has none gets low scores.
+        spectrum: of their features.
         penalties: the values of λ.
         iterations: L-BFGS iterations at most for each; a fit that needs more is marked as not converged.
     """
-    one_hot = np.eye(classes, dtype=np.float32)[labels]
-    shape = (x.shape[1] + 1, labels.shape[1] * classes)
-    flat = np.zeros(shape[0] * shape[1])
-    path = []
+    width, scores = len(spectrum.values), source.labels.shape[1] * source.classes
+    model = LinearModel(np.zeros((width, scores)), np.zeros(scores), source.classes)
+    curvature = (1 - 1 / source.classes) / source.classes
+    path: list[Fit] = []
     for penalty in sorted(penalties, reverse=True):
-        options = {"maxiter": iterations, "gtol": GRADIENT_TOLERANCE, "ftol": 64 * np.finfo(float).eps, "maxcor": 20}
-        found = minimize(_objective, flat, (x, one_hot, penalty), "L-BFGS-B", jac=True, options=options)
-        flat = found.x
-        parameters = flat.reshape(shape)
-        model = LinearModel(parameters[:-1].copy(), parameters[-1].copy(), classes)
-        path.append(Fit(penalty, model, int(found.nfev), bool(np.abs(found.jac).max() <= GRADIENT_TOLERANCE)))
+        objective = Objective(source, spectrum, penalty, curvature)
+        start = objective.coordinates(_ahead(path, penalty) if len(path) > 1 else model)
+
+        def stop(_: Float64[np.ndarray, "parameter"], objective: Objective = objective) -> None:
+            if objective.decrement <= DECREMENT_TOLERANCE:
+                raise StopIteration
+
+        options = {"maxiter": iterations, "gtol": 0.0, "ftol": 0.0, "maxcor": 20}
+        found = minimize(objective, start, (), "L-BFGS-B", True, options=options, callback=stop)
+        model, curvature = objective.model(found.x), objective.curvature
+        decrement = float((found.jac**2).sum()) / 2
+        path.append(Fit(penalty, model, objective.epochs, decrement <= DECREMENT_TOLERANCE))
     return path
 
 
-def _objective(
-    flat: Float64[np.ndarray, "parameter"],
-    x: Float32[np.ndarray, "row feature"],
-    one_hot: Float32[np.ndarray, "row answer class"],
-    penalty: float,
-) -> tuple[float, Float64[np.ndarray, "parameter"]]:
-    """The loss and its gradient: with P = softmax(XW + b) and targets Y, ∇W = Xᵀ(P − Y) / rows + λW."""
-    parameters = flat.reshape(x.shape[1] + 1, -1)
-    weight = parameters[:-1]
-    log_p = _log_softmax(LinearModel(weight, parameters[-1], one_hot.shape[2]).scores(x))
-    loss = -float((log_p * one_hot).sum(dtype=np.float64)) / len(x)
-    error = (np.exp(log_p) - one_hot).reshape(len(x), -1)
-    gradient = np.empty_like(parameters)
-    gradient[:-1] = (x.T @ error) / len(x) + penalty * weight
-    gradient[-1] = error.mean(axis=0, dtype=np.float64)
-    return loss + penalty / 2 * float((weight**2).sum()), gradient.reshape(-1)
-
-
-def _log_softmax(scores: Float32[np.ndarray, "row answer class"]) -> Float32[np.ndarray, "row answer class"]:
-    shifted = scores - scores.max(axis=2, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=2, keepdims=True))
+def _ahead(path: list[Fit], penalty: float) -> LinearModel:
+    """Where the path is going: the line through its last two models, over the logarithm of the penalty."""
+    before, last = path[-2], path[-1]
+    passed = np.log(before.penalty / last.penalty)
+    step = np.log(last.penalty / penalty) / passed if passed > 0 else 0.0
+    weight = last.model.weight + step * (last.model.weight - before.model.weight)
+    return LinearModel(weight, last.model.bias + step * (last.model.bias - before.model.bias), last.model.classes)

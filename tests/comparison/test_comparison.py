@@ -7,101 +7,118 @@ import re
 
 import pytest
 
-from pipeline.comparison.join import join, wilson_interval
+from pipeline.comparison.join import join
 from pipeline.comparison.report import write_comparison
-from pipeline.costs.record import CostRecord
+from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
 from pipeline.identity import write_json
-
-FLOORS = {"majority class": 0.1, "linear model on raw inputs": 0.9}
+from tests.comparison.results import write_results
 
 
 @pytest.fixture
 def results(tmp_path):
-    """Results of one task and one backbone whose every number is known."""
+    return write_results(tmp_path)
 
-    def cost(stage, seconds, flops, per_epoch=None):
-        CostRecord(stage, "t-b", seconds, flops, 1, "cpu", 100, per_epoch).write(tmp_path / "data/cost")
 
-    cost("cache", 6.0, 600)
-    cost("probe", 2.0, 200, 0.5)
-    cost("finetune", 40.0, 8000, 3.5)
-    common = {"test_answers": 50, "floors": FLOORS}
-    write_json(
-        tmp_path / "metrics/probe/t-b.json",
-        {"test_accuracy": 0.8, "trained_parameters": 12, "epochs": 4, **common},
-    )
-    write_json(
-        tmp_path / "metrics/finetune/t-b.json",
-        {"test_accuracy": 0.94, "trained_parameters": 34, "examples_seen": 1000, **common},
-    )
-    program = {"name": "xor", "kind": "task", "accuracy": 1.0, "examples": 64, "layers": 4, "width": 98, "steps": 13}
-    other = {"name": "gcd", "kind": "program"}
-    write_json(tmp_path / "metrics/programs.json", [other, {**program, "flops_per_example": 1000}])
-    (tmp_path / "metrics/curves").mkdir()
-    (tmp_path / "metrics/curves/t-b.csv").write_text("step,validation_accuracy\n1,0.5\n2,0.75\n")
-    return tmp_path
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The same results with their comparison."""
+    folder = write_results(tmp_path_factory.mktemp("written"))
+    write_comparison(folder, ("bit_xor",), ("b",))
+    return folder
 
 
 def test_rows_join_scores_with_all_that_they_cost(results):
-    probe, finetune = join(results, ("t",), ("b",))
+    probe, ridge, finetune = join(results, ("bit_xor",), ("b",))
     assert (probe.accuracy, probe.seconds, probe.flops, probe.flops_per_epoch) == (0.8, 8.0, 800, 50.0)
+    assert (ridge.accuracy, ridge.seconds, ridge.flops, ridge.seconds_per_epoch) == (0.6, 7.0, 700, None)
     assert (finetune.accuracy, finetune.seconds, finetune.flops) == (0.94, 40.0, 8000)
     assert finetune.epochs == 10
     assert finetune.flops_per_epoch == 800
     assert probe.break_even_epochs == pytest.approx(6.0 / (3.5 - 0.5))
+    assert probe.break_even_probes == pytest.approx(6.0 / (40.0 - 2.0))
+    assert probe.amortised_seconds == pytest.approx(6.0 / 10 + 2.0)
     assert finetune.break_even_epochs is None
     assert probe.best_floor == ("linear model on raw inputs", 0.9)
     assert probe.below_floor
     assert not finetune.below_floor
 
 
-def test_the_interval_is_wilsons():
-    assert wilson_interval(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
-    assert wilson_interval(1.0, 50)[1] == pytest.approx(1.0)
-    assert wilson_interval(0.0, 50)[0] == pytest.approx(0.0)
+def test_a_probe_that_was_skipped_has_no_row(results):
+    path = results / "metrics/probe/bit_xor-b.json"
+    metrics = json.loads(path.read_text())
+    metrics["methods"]["ridge"] |= {"test_accuracy": None, "status": "skipped: single class"}
+    write_json(path, metrics)
+    assert [row.method for row in join(results, ("bit_xor",), ("b",))] == ["logistic", "finetune"]
 
 
 def test_a_missing_result_is_named_with_the_command_that_makes_it(results):
-    (results / "metrics/probe/t-b.json").unlink()
-    with pytest.raises(PermafrostError, match=r"probe/t-b.json is missing\s+to mend: dvc repro probe@t-b"):
-        join(results, ("t",), ("b",))
+    (results / "metrics/probe/bit_xor-b.json").unlink()
+    with pytest.raises(PermafrostError, match=r"bit_xor-b.json is missing\s+to mend: dvc repro probe@bit_xor-b"):
+        join(results, ("bit_xor",), ("b",))
 
 
-def test_every_form_of_the_table_says_the_same(results):
-    write_comparison(results, ("t",), ("b",))
-    table = (results / "report/table.md").read_text()
-    assert "| t | b | probe on cached features | 0.800 ▼ |" in table
+def test_every_form_of_the_table_says_the_same(written):
+    table = (written / "report/table.md").read_text()
+    assert "| bit_xor | b | logistic probe | 0.800 ▼ |" in table
+    assert "| bit_xor | b | ridge probe (not converged) | 0.600 ▼ |" in table
     assert "0.940 |" in table
     assert "| xor | looped transformer, programmed | 1.000 | 64 | 4 × 98 | 13 | 1.00e+03 |" in table
     assert "gcd" not in table
-    lines = list(csv.DictReader(io.StringIO((results / "report/table.csv").read_text())))
-    assert [line["below_floor"] for line in lines] == ["True", "False"]
-    metrics = json.loads((results / "metrics/compare.json").read_text())
-    assert metrics["t"]["b"]["probe"]["accuracy"] == 0.8
+    lines = list(csv.DictReader(io.StringIO((written / "report/table.csv").read_text())))
+    assert [line["below_floor"] for line in lines] == ["True", "True", "False"]
+    metrics = json.loads((written / "metrics/compare.json").read_text())
+    assert metrics["bit_xor"]["b"]["logistic"]["accuracy"] == 0.8
 
 
-def test_metrics_hold_nothing_that_a_clock_says(results):
-    write_comparison(results, ("t",), ("b",))
-    before = (results / "metrics/compare.json").read_bytes()
-    CostRecord("cache", "t-b", 60.0, 600, 1, "cpu", 100).write(results / "data/cost")
-    write_comparison(results, ("t",), ("b",))
-    assert (results / "metrics/compare.json").read_bytes() == before
+def test_metrics_hold_nothing_that_a_clock_says(results, written):
+    CostRecord("cache", "bit_xor-b", 60.0, 600, 1, "cpu", 100).write(results / "data/cost")
+    write_comparison(results, ("bit_xor",), ("b",))
+    assert "62.0" not in (written / "report/table.md").read_text()
+    assert "62.0" in (results / "report/table.md").read_text()
+    assert (results / "metrics/compare.json").read_bytes() == (written / "metrics/compare.json").read_bytes()
 
 
-def test_the_report_needs_no_network_and_names_what_is_below_its_floor(results):
-    write_comparison(results, ("t",), ("b",))
-    page = (results / "report/index.html").read_text()
-    assert not re.findall(r"""(?:src|href)=["']?(?!data:|#)[^"'>]+""", page)
+def test_money_is_named_only_at_a_price_that_was_given(results, written):
+    assert "dollars" not in (written / "report/table.md").read_text()
+    write_comparison(results, ("bit_xor",), ("b",), price_per_hour=3.6)
+    assert "| 0.04000 |" in (results / "report/table.md").read_text()
+
+
+def test_the_report_needs_no_network_and_names_what_is_below_its_floor(written):
+    page = (written / "report/index.html").read_text()
+    assert not re.findall(r"""\s(?:src|href)=["']?(?!data:|#)[^"'>]+""", page)
     assert not re.findall(r"url\((?!#)", page)
-    assert "below the floor are probe on cached features on b" in page
-    assert page.count("<svg") == 2
-    for name in ("accuracy-against-cost", "learning-curves"):
-        assert (results / f"report/{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "below the floor are logistic probe on b, ridge probe on b" in page
+    pictures = {path.stem for path in (written / "report").glob("*.png")}
+    assert pictures == {
+        "accuracy-against-cost",
+        "layer-sweep",
+        "data-curves",
+        "learning-curves",
+        "time-per-stage",
+        "confusion",
+    }
+    assert page.count("<svg") == len(pictures)
+
+
+def test_one_layer_makes_no_sweep(results):
+    path = results / "metrics/probe/bit_xor-b.json"
+    metrics = json.loads(path.read_text())
+    del metrics["layers"]["1"]
+    write_json(path, metrics)
+    write_comparison(results, ("bit_xor",), ("b",))
+    assert not (results / "report/layer-sweep.png").exists()
 
 
 def test_names_are_escaped(results):
-    for path in results.rglob("*t-b*"):
-        path.rename(path.with_name(path.name.replace("t-b", "t-<i>")))
+    for path in results.rglob("*bit_xor-b*"):
+        path.rename(path.with_name(path.name.replace("bit_xor-b", "t-<i>")))
     write_comparison(results, ("t",), ("<i>",))
-    assert "<td><i></td>" not in (results / "report/index.html").read_text()
+    assert "<i>" not in re.sub(r"(?s)<svg.*?</svg>", "", (results / "report/index.html").read_text())
+
+
+def test_what_each_method_cost_survives_its_file(results):
+    record = CostRecord("probe", "k", 1.0, 2, 3, "cpu", 4, 0.5, {"ridge": MethodCost(1.0, 2, None)})
+    record.write(results / "data/cost")
+    assert json.loads((results / "data/cost/probe-k.json").read_text())["methods"]["ridge"]["flops"] == 2

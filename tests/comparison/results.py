@@ -1,0 +1,45 @@
+"""Results of one task and one backbone whose every number is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.costs.record import CostRecord, MethodCost
+from pipeline.identity import write_json
+
+FLOORS = {"majority class": 0.1, "linear model on raw inputs": 0.9}
+
+
+def write_results(folder: Path) -> Path:
+    """Write `metrics/` and `data/cost/` of `bit_xor-b`: two probes, one of which did not converge, and a fine-tune."""
+    costs, key = folder / "data/cost", "bit_xor-b"
+    CostRecord("cache", key, 6.0, 600, 1, "cpu", 100).write(costs)
+    methods = {"logistic": MethodCost(2.0, 200, 0.5), "ridge": MethodCost(1.0, 100, None)}
+    CostRecord("probe", key, 2.0, 200, 1, "cpu", 100, 0.5, methods).write(costs)
+    CostRecord("finetune", key, 40.0, 8000, 1, "cpu", 100, 3.5).write(costs)
+    layer = {name: {"test_accuracy": score} for name, score in (("logistic", 0.8), ("ridge", 0.6))}
+    probe = {
+        "method": "logistic",
+        "layer": "final",
+        "status": "fitted",
+        "test_accuracy": 0.8,
+        "test_answers": 50,
+        "trained_parameters": 12,
+        "epochs": 4,
+        "floors": FLOORS,
+        "confusion": [[20, 5], [5, 20]],
+        "layers": {"1": layer, "final": layer},
+        "learning_curve": [{"examples": 5, "test_accuracy": 0.5}, {"examples": 50, "test_accuracy": 0.8}],
+        "methods": {
+            "ridge": {"status": "not converged", "test_accuracy": 0.6, "trained_parameters": 12, "epochs": 1},
+        },
+    }
+    write_json(folder / f"metrics/probe/{key}.json", probe)
+    tuned = {"test_accuracy": 0.94, "trained_parameters": 34, "examples_seen": 1000}
+    write_json(folder / f"metrics/finetune/{key}.json", {**tuned, "test_answers": 50, "floors": FLOORS})
+    program = {"name": "xor", "kind": "task", "accuracy": 1.0, "examples": 64, "layers": 4, "width": 98, "steps": 13}
+    other = {"name": "gcd", "kind": "program"}
+    write_json(folder / "metrics/programs.json", [other, {**program, "flops_per_example": 1000}])
+    (folder / "metrics/curves").mkdir()
+    (folder / f"metrics/curves/{key}.csv").write_text("step,validation_accuracy\n1,0.5\n2,0.75\n")
+    return folder
