@@ -31,9 +31,9 @@ from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
-from pipeline.features.workspace import Workspace
+from pipeline.features.workspace import Workspace, work_key
 from pipeline.features.write import create_store
-from pipeline.identity import file_digests, identity_hash, write_manifest
+from pipeline.identity import file_digests, write_manifest
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
 
@@ -92,8 +92,8 @@ def plan_extraction(tokens: Tokens, backbone: Backbone, settings: CacheSettings,
 def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
     """Compute what is missing of a plan and publish it at `destination`.
 
-    Shards that an interrupted run finished, with the same identity, library versions and kind of device, are taken
-    over unless `where.fresh`.
+    Shards that an interrupted run finished, with the same identity, code, library versions and kind of device, are
+    taken over unless `where.fresh`.
 
     Raises:
         PermafrostError: another process writes the same features, there is no room for them, a value does not fit the
@@ -107,7 +107,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         "kernels": kernels_for(where.device, dtype),
     }
     print(f"cache {destination.name}: {reason_for(where.device, dtype)}", flush=True)
-    with Workspace(where.work / "cache" / destination.name, identity_hash({**plan.identity, **made})) as workspace:
+    with Workspace(where.work / "cache" / destination.name, work_key(plan.identity, made)) as workspace:
         if where.fresh:
             workspace.discard()
         if not workspace.store.exists():

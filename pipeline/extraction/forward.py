@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from pipeline.backbones.transformer import Block, Transformer
 from pipeline.errors import PermafrostError
 from pipeline.extraction.frozen_block import FrozenBlock, take
-from pipeline.extraction.products import kernels_for
 from pipeline.extraction.readout import ReadoutName, pool, positions
 
 
@@ -21,18 +20,22 @@ class Reader:
     """
 
     def __init__(
-        self, adapter: nn.Module, backbone: Transformer, layers: tuple[str, ...], readout: ReadoutName
+        self,
+        adapter: nn.Module,
+        backbone: Transformer,
+        layers: tuple[str, ...],
+        readout: ReadoutName,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Prepare `backbone`, already on its device and in its dtype, for extraction."""
+        """Prepare `backbone`, in float32 and on its device, for products in `dtype`."""
         self.adapter = adapter
         self.backbone = backbone
         self.layers = layers
         self.readout: ReadoutName = readout
-        self.device, self.dtype = backbone.position.device, backbone.position.dtype
-        kernels = kernels_for(self.device, self.dtype)
+        self.device, self.dtype = backbone.position.device, dtype
         depths = [self._depth(name) for name in layers]
         used = [block for block in backbone.blocks if isinstance(block, Block)][: max(depths)]
-        self.blocks = [FrozenBlock(block, kernels) for block in used]
+        self.blocks = [FrozenBlock(block, dtype) for block in used]
         self.wanted = set(depths)
 
     @torch.inference_mode()
@@ -46,13 +49,13 @@ class Reader:
             lengths: how many tokens of each row are real.
             answers: the task's number of readout tokens.
 
-        The input layer runs in float32, so that its orthogonality is not rounded away; then the backbone's own dtype.
+        Everything but the products of the blocks runs in float32, the input layer too: its orthogonality is kept.
         """
         tokens = inputs.shape[1]
         mask = torch.arange(tokens, device=inputs.device) < lengths[:, None]
         where = positions(self.readout, answers, lengths, tokens)
         padded = None if bool(mask.all()) else mask
-        hidden = self.backbone.embed(self.adapter(inputs).to(self.dtype))
+        hidden = self.backbone.embed(self.adapter(inputs))
         kept = {0: self._keep(hidden, where, mask)} if 0 in self.wanted else {}
         for depth, block in enumerate(self.blocks, start=1):
             deepest = depth == len(self.blocks)

@@ -22,20 +22,23 @@ def take(
 
 
 class FrozenBlock:
-    """One block; `block` may be thrown away afterwards."""
+    """One block whose products run in `dtype`; norms and the sums between blocks stay in float32.
 
-    def __init__(self, block: Block, kernels: str) -> None:
+    So the error against float32 is that of the products alone, and does not grow with every addition.
+    """
+
+    def __init__(self, block: Block, dtype: torch.dtype) -> None:
         attention = block.attention
         width = attention.out.weight.shape[1]
         weight, bias = attention.qkv.weight, attention.qkv.bias
         self.heads, self.causal, self.prenorm = attention.heads, attention.causal, block.prenorm
         self.norm1, self.norm2 = block.norm1, block.norm2
-        self.qkv = product(weight, bias, kernels)
-        self.q = product(weight[:width], bias[:width], kernels)
-        self.kv = product(weight[width:], bias[width:], kernels)
-        self.out = linear(attention.out, kernels)
-        self.up = linear(block.up, kernels, block.activation)
-        self.down = linear(block.down, kernels)
+        self.qkv = product(weight, bias, dtype)
+        self.q = product(weight[:width], bias[:width], dtype)
+        self.kv = product(weight[width:], bias[width:], dtype)
+        self.out = linear(attention.out, dtype)
+        self.up = linear(block.up, dtype, block.activation)
+        self.down = linear(block.down, dtype)
 
     def __call__(
         self,

@@ -37,23 +37,24 @@ def reason_for(device: torch.device, dtype: torch.dtype) -> str:
     return PLAIN
 
 
-def product(weight: Tensor, bias: Tensor, kernels: str, activation: Activation | None = None) -> Product:
-    """`activation(x @ weight.T + bias)` as a function of x.
+def product(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation | None = None) -> Product:
+    """`activation(x @ weight.T + bias)` as a function of x, computed in `dtype` whatever x is in.
 
     Args:
-        weight: `(output, input)`, already in the dtype and on the device of the inputs.
+        weight: `(output, input)`, on the device of the inputs.
         bias: `(output,)`.
-        kernels: `PACKED` or `PLAIN`.
+        dtype: of both operands and of the result.
         activation: applied to the result; None for none.
     """
-    if kernels == PACKED and activation != "relu":
+    weight, bias = weight.to(dtype), bias.to(dtype)
+    if kernels_for(weight.device, dtype) == PACKED and activation != "relu":
         return _packed(weight, bias, activation)
     return _plain(weight, bias, activation)
 
 
-def linear(module: nn.Linear, kernels: str, activation: Activation | None = None) -> Product:
+def linear(module: nn.Linear, dtype: torch.dtype, activation: Activation | None = None) -> Product:
     """`product` of a linear layer's parameters."""
-    return product(module.weight, module.bias, kernels, activation)
+    return product(module.weight, module.bias, dtype, activation)
 
 
 def _packed(weight: Tensor, bias: Tensor, activation: Activation | None) -> Product:
@@ -61,14 +62,14 @@ def _packed(weight: Tensor, bias: Tensor, activation: Activation | None) -> Prod
     attribute, algorithm = {None: ("none", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}[activation]
 
     def multiply(x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, attribute, [], algorithm)
+        return torch.ops.mkldnn._linear_pointwise(x.to(weight.dtype), packed, bias, attribute, [], algorithm)
 
     return multiply
 
 
 def _plain(weight: Tensor, bias: Tensor, activation: Activation | None) -> Product:
     def multiply(x: Tensor) -> Tensor:
-        y = F.linear(x, weight, bias)
+        y = F.linear(x.to(weight.dtype), weight, bias)
         if activation is None:
             return y
         if activation == "relu":

@@ -139,7 +139,7 @@ def exact_reader(tokens: Path, backbone: BackboneSettings, settings: CacheSettin
 
 
 def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
-    """Input layer and network on the device; the network in `dtype`, the input layer in float32."""
+    """Input layer and network on the device; the products of the network in `dtype`, all else in float32."""
     size = tokens.features if tokens.kind == "patches" else tokens.vocabulary or 0
     if tokens.embedding == "backbone":
         adapter = embedding_adapter(backbone.load_embedding())
@@ -150,6 +150,6 @@ def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, dev
             )
     else:
         adapter = make_adapter(tokens.kind, size, backbone.spec.width, settings.adapter_gain, settings.adapter_seed)
-    network = backbone.load().to(device, getattr(torch, dtype))
+    network = backbone.load().to(device)
     layers = layer_names(settings.layers, backbone.spec.layers)
-    return Reader(adapter.to(device).requires_grad_(False), network, layers, settings.readout)
+    return Reader(adapter.to(device).requires_grad_(False), network, layers, settings.readout, getattr(torch, dtype))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pipeline.features.store import FeatureStore
 from pipeline.features.verify import broken_files, shard_of
-from pipeline.features.workspace import Workspace
-from pipeline.identity import MANIFEST, identity_hash
+from pipeline.features.workspace import Workspace, work_key
+from pipeline.identity import MANIFEST
 
 
 def salvage(store: FeatureStore, work: Path) -> list[int]:
@@ -24,7 +24,7 @@ def salvage(store: FeatureStore, work: Path) -> list[int]:
     made = {name: manifest[name] for name in ("versions", "device", "kernels")}
     shards = {shard_of(file): file for file in manifest["files"] if shard_of(file) is not None}
     broken = broken_files(store)
-    key = identity_hash({**manifest["identity"], **made})
+    key = work_key(manifest["identity"], made)
     with Workspace(work / "cache" / store.path.name, key) as workspace:
         if not workspace.store.exists() and all(shard_of(file) is not None for file in broken):
             partial = workspace.folder / "store.partial"

@@ -1,6 +1,6 @@
 """Unfinished work that survives a crash: kept outside DVC's outputs, which DVC deletes before a stage runs.
 
-A workspace belongs to one artifact and one identity: `<work>/<artifact>/<identity hash>/`. A shard is done when its
+A workspace belongs to one artifact and one way to make it: `<work>/<artifact>/<work key>/`. A shard is done when its
 marker `done/<shard>.json` exists and the shard's file still has the digest that the marker names. Markers are written
 after the shard. Publishing links the files into place, so that the work is there for a rerun and costs no disk twice.
 """
@@ -17,7 +17,23 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pipeline.errors import PermafrostError
-from pipeline.identity import file_sha256, write_json
+from pipeline.identity import file_sha256, identity_hash, write_json
+
+
+CODE = ("backbones", "extraction", "features")
+"""Packages whose code decides the bytes of a shard."""
+
+
+def work_key(identity: dict[str, Any], made: dict[str, Any]) -> str:
+    """What unfinished work must share to be taken over: identity, versions and device, and the code that computes.
+
+    The code is in the key and not in the manifest: a comment makes old work useless, but not a finished store.
+    """
+    pipeline = Path(__file__).resolve().parents[1]
+    code = {
+        f"{package}/{path.name}": file_sha256(path) for package in CODE for path in (pipeline / package).glob("*.py")
+    }
+    return identity_hash({**identity, **made, "code": code})
 
 
 class WorkspaceBusy(PermafrostError):
@@ -30,10 +46,10 @@ class Workspace:
     Use as a context manager: it takes an exclusive lock, which the kernel releases however the process ends.
     """
 
-    def __init__(self, root: Path, identity_sha256: str) -> None:
-        """`root` is the artifact's folder for work; within it each identity has a folder of its own."""
+    def __init__(self, root: Path, key: str) -> None:
+        """`root` is the artifact's folder for work; within it each `work_key` has a folder of its own."""
         self.root = root
-        self.folder = root / identity_sha256[:16]
+        self.folder = root / key[:16]
         self.store = self.folder / "store"
         self._lock = FileLock(root / "lock", blocking=False)
 

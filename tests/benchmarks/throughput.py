@@ -26,7 +26,7 @@ from pipeline.backbones.settings import PackageSource
 from pipeline.backbones.transformer import Transformer
 from pipeline.extraction.forward import Reader
 from pipeline.extraction.plan import batches
-from pipeline.extraction.products import PACKED, PLAIN, kernels_for, product
+from pipeline.extraction.products import PLAIN, kernels_for, product
 
 GPT2 = {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "activation_function": "gelu_new"}
 TOKENS, BATCH_TOKENS = 64, 4096
@@ -48,7 +48,7 @@ def interleaved(functions: dict[str, Callable[[], Any]], rounds: int, device: to
     return {name: float(np.median(times)) for name, times in seconds.items()}
 
 
-def products_alone(spec: Any, rows: int, kernels: str, device: torch.device) -> Callable[[], None]:
+def products_alone(spec: Any, rows: int, device: torch.device) -> Callable[[], None]:
     """Every matrix product of `rows` tokens through all blocks, and nothing else."""
     shapes = [
         (3 * spec.width, spec.width),
@@ -58,7 +58,7 @@ def products_alone(spec: Any, rows: int, kernels: str, device: torch.device) -> 
     ]
     inputs = {k: torch.randn(1, rows, k, dtype=torch.bfloat16, device=device) for k in (spec.width, spec.inner_width)}
     made = [
-        (product(torch.randn(n, k).to(device, torch.bfloat16), torch.zeros(n, device=device).bfloat16(), kernels), k)
+        (product(torch.randn(n, k, device=device), torch.zeros(n, device=device), torch.bfloat16), k)
         for _ in range(spec.layers)
         for n, k in shapes
     ]
@@ -83,14 +83,15 @@ def patches(device: torch.device, rounds: int) -> list[dict[str, Any]]:
     ours.load_state_dict(tensors_of(config, {name: value.cpu() for name, value in theirs.state_dict().items()}, spec))
     half = GPT2Model(GPT2Config(**GPT2)).eval().to(device, torch.bfloat16)
     adapter = nn.Linear(16, 768).to(device).requires_grad_(False)
-    network = ours.eval().requires_grad_(False).to(device, torch.bfloat16)
-    last, every = (Reader(adapter, network, layers, "task") for layers in (("final",), all_layers(spec.layers)))
+    network = ours.eval().requires_grad_(False).to(device)
+    names = (("final",), all_layers(spec.layers))
+    last, every = (Reader(adapter, network, layers, "task", torch.bfloat16) for layers in names)
     x, lengths = torch.randn(batch, TOKENS, 16, device=device), torch.full((batch,), TOKENS, device=device)
     wanted = theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1]
     error = float((last.read(x, lengths, 1)[:, 0, 0] - wanted).norm() / wanted.norm())
     seconds = interleaved(
         {
-            "ceiling": products_alone(spec, batch * TOKENS, kernels_for(device, torch.bfloat16), device),
+            "ceiling": products_alone(spec, batch * TOKENS, device),
             "ours": lambda: last.read(x, lengths, 1),
             "ours, all layers": lambda: every.read(x, lengths, 1),
             "transformers fp32": lambda: theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1],
@@ -132,7 +133,7 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
     tokenizer.enable_truncation(256)
     backbone = find_backbone(MINILM)
     table = embedding_adapter(backbone.load_embedding()).to(device)
-    reader = Reader(table, backbone.load().to(device, torch.bfloat16), ("final",), "mean")
+    reader = Reader(table, backbone.load().to(device), ("final",), "mean", torch.bfloat16)
     lengths = np.random.default_rng(0).lognormal(np.log(45) - 0.32, 0.8, count).clip(3, 250).astype(int)
     words = WORDS.split()
     random = np.random.default_rng(1)
@@ -192,7 +193,6 @@ def main(json_file: Path | None, device: str, quick: bool, threads: int) -> None
     place = torch.device(device)
     kernels = kernels_for(place, torch.bfloat16)
     print(f"products: {kernels}" + (" (no bfloat16 instructions here)" if kernels == PLAIN and device == "cpu" else ""))
-    assert kernels in (PACKED, PLAIN)
     rows = patches(place, 3 if quick else 9) + texts(place, 1 if quick else 3, 256 if quick else 1024)
     for line in rows:
         holds = "" if line["holds"] is None else "holds" if line["holds"] else "FAILS"
