@@ -19,7 +19,6 @@ from filelock import FileLock, Timeout
 from pipeline.errors import PermafrostError
 from pipeline.identity import file_sha256, identity_hash, write_json
 
-
 CODE = ("backbones", "extraction", "features")
 """Packages whose code decides the bytes of a shard."""
 
