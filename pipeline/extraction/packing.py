@@ -20,16 +20,16 @@ class Packing:
 
     def pack(self, x: Float[Tensor, "batch token width"]) -> Float[Tensor, "1 real width"]:
         """The real tokens, end to end."""
-        return x.flatten(0, 1)[self.index][None]
+        return x.flatten(0, 1).index_select(0, self.index)[None]
 
     def unpack(self, x: Float[Tensor, "1 real width"]) -> Float[Tensor, "batch token width"]:
         """The padded batch again, zeros at padding."""
         padded = x.new_zeros(self.batch * self.tokens, x.shape[-1])
-        padded[self.index] = x[0]
+        padded.index_copy_(0, self.index, x[0])  # whole rows; indexing would go number by number
         return padded.unflatten(0, (self.batch, self.tokens))
 
     def take(
         self, x: Float[Tensor, "1 real width"], positions: Int64[Tensor, "batch kept"]
     ) -> Float[Tensor, "batch kept width"]:
         """The vectors at each row's own positions, which must be real."""
-        return x[0][self.starts[:, None] + positions]
+        return x[0].index_select(0, (self.starts[:, None] + positions).flatten()).unflatten(0, positions.shape)

@@ -188,14 +188,16 @@ def row(
 @click.option("--device", default="cpu", show_default=True)
 @click.option("--quick", is_flag=True, help="Fewer rounds.")
 @click.option("--threads", default=2, show_default=True)
-def main(json_file: Path | None, device: str, quick: bool, threads: int) -> None:
+@click.option("--only", type=click.Choice(["patches", "texts"]), help="One of the two.")
+def main(json_file: Path | None, device: str, quick: bool, threads: int, only: str | None) -> None:
     """Print the table and, when asked, write the rows."""
     torch.set_num_threads(threads)
     keep_freed_memory()
     place = torch.device(device)
     kernels = kernels_for(place, torch.bfloat16)
     print(f"products: {kernels}" + (" (no bfloat16 instructions here)" if kernels == PLAIN and device == "cpu" else ""))
-    rows = patches(place, 3 if quick else 9) + texts(place, 1 if quick else 3, 256 if quick else 1024)
+    rows = patches(place, 3 if quick else 9) if only != "texts" else []
+    rows += texts(place, 1 if quick else 3, 256 if quick else 1024) if only != "patches" else []
     for line in rows:
         holds = "" if line["holds"] is None else "holds" if line["holds"] else "FAILS"
         print(f"{line['name']:60s} {line['value']:12.4g} {line['unit']:8s} {line['must'] or '':10s} {holds}")
