@@ -10,6 +10,7 @@ from pipeline.backbones.transformer import Block, Transformer
 from pipeline.errors import PermafrostError
 from pipeline.extraction.frozen_block import FrozenBlock, take
 from pipeline.extraction.readout import ReadoutName, pool, positions
+from pipeline.looped.backbone import LoopedNetwork
 
 
 class Reader:
@@ -22,7 +23,7 @@ class Reader:
     def __init__(
         self,
         adapter: nn.Module,
-        backbone: Transformer,
+        backbone: Transformer | LoopedNetwork,
         layers: tuple[str, ...],
         readout: ReadoutName,
         dtype: torch.dtype = torch.float32,
@@ -32,10 +33,13 @@ class Reader:
         self.backbone = backbone
         self.layers = layers
         self.readout: ReadoutName = readout
-        self.device, self.dtype = backbone.position.device, dtype
+        self.dtype = dtype
         depths = [self._depth(name) for name in layers]
-        used = [block for block in backbone.blocks if isinstance(block, Block)][: max(depths)]
-        self.blocks = [FrozenBlock(block, dtype) for block in used]
+        if isinstance(backbone, LoopedNetwork):
+            self.device, self.blocks = backbone.device, backbone.frozen_blocks(dtype)[: max(depths)]
+        else:
+            used = [block for block in backbone.blocks if isinstance(block, Block)][: max(depths)]
+            self.device, self.blocks = backbone.position.device, [FrozenBlock(block, dtype) for block in used]
         self.wanted = set(depths)
 
     @torch.inference_mode()
@@ -80,7 +84,7 @@ class Reader:
         return pool(self.readout, self.backbone.normalise(hidden), mask)
 
     def _depth(self, name: str) -> int:
-        return len(self.backbone.blocks) if name == "final" else int(name)
+        return self.backbone.spec.layers if name == "final" else int(name)
 
 
 def layer_names(layers: tuple[int | str, ...], blocks: int) -> tuple[str, ...]:

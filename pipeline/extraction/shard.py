@@ -10,17 +10,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float32, Int32, Int64, Num
+from torch import nn
 
 from pipeline.backbones.adapters import embedding_adapter, make_adapter
-from pipeline.backbones.load import Backbone, find_backbone
 from pipeline.backbones.settings import BackboneSettings
 from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
+from pipeline.extraction.sources import AnyBackbone, find_source
 from pipeline.features.layout import Layout
 from pipeline.features.write import write_shard
 from pipeline.identity import file_sha256
+from pipeline.looped.backbone import LoopedBackbone
 from pipeline.tasks.tokens import Tokens, open_tokens
 
 
@@ -129,19 +131,21 @@ def read_rows(
 def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> tuple[Inputs, Reader]:
     """Inputs and network of one extraction, made once a process."""
     inputs = Inputs(open_tokens(tokens))
-    return inputs, make_reader(inputs.tokens, find_backbone(backbone), settings, device, settings.compute_dtype)
+    return inputs, make_reader(inputs.tokens, find_source(backbone), settings, device, settings.compute_dtype)
 
 
 @lru_cache(maxsize=1)
 def exact_reader(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> Reader:
     """The same network in float32, for rows that overflow and for the sample that says how exact the others are."""
-    return make_reader(open_tokens(tokens), find_backbone(backbone), settings, device, "float32")
+    return make_reader(open_tokens(tokens), find_source(backbone), settings, device, "float32")
 
 
-def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
+def make_reader(tokens: Tokens, backbone: AnyBackbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
     """Input layer and network on the device; the products of the network in `dtype`, all else in float32."""
     size = tokens.features if tokens.kind == "patches" else tokens.vocabulary or 0
-    if tokens.embedding == "backbone":
+    if isinstance(backbone, LoopedBackbone):
+        adapter = nn.Identity()  # its inputs are states already
+    elif tokens.embedding == "backbone":
         adapter = embedding_adapter(backbone.load_embedding())
         if adapter.num_embeddings < size:
             raise PermafrostError(

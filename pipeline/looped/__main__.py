@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from pipeline.looped.trace import Moment, machine_for, table, trace, value_text
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 NOT_HALTED = 3
+BLOCKS = ("fetch", "load", "subtract", "write")
+"""The layers of a loop of the SUBLEQ machine."""
 
 
 @click.group()
@@ -96,6 +99,42 @@ def run(
         _print_result(loaded, moments, max_steps)
     except PermafrostError as error:
         _fail(error)
+
+
+@main.command()
+@click.argument("metrics", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("picture", type=click.Path(dir_okay=False, path_type=Path))
+def layers(metrics: tuple[Path, ...], picture: Path) -> None:
+    """Draw what probes read at each layer: METRICS files of the probe stage as panels of PICTURE, a PNG.
+
+    Example: python -m pipeline.looped layers metrics/probe/looped_*-subleq.json looped-layers.png
+    """
+    from pipeline.looped.pictures import draw_layers
+
+    try:
+        draw_layers({path.stem: layer_accuracies(path) for path in metrics}, BLOCKS, picture)
+    except PermafrostError as error:
+        _fail(error)
+    click.echo(f"wrote {picture}")
+
+
+def layer_accuracies(path: Path) -> list[float]:
+    """Test accuracies of the first method of a metrics file, from layer 0 to the deepest.
+
+    Raises:
+        ProgramError: the file is not the probe stage's, or does not hold every layer.
+    """
+    mend = "cache.layers: [all], then the stages cache and probe"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        method, by_layer = found["method"], found["layers"]
+        numbers = sorted(int(layer) for layer in by_layer if layer != "final")
+        accuracies = [float(by_layer[str(number)][method]["test_accuracy"]) for number in numbers]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProgramError(f"{path} does not hold the layers of a probe: {error!r}", mend=mend) from None
+    if numbers != list(range(max(2, len(numbers)))):
+        raise ProgramError(f"{path} holds layers {numbers or ['final']}, not all from 0 on", mend=mend)
+    return accuracies
 
 
 def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
