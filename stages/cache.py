@@ -37,18 +37,18 @@ from stages.command import (
 @reports_errors
 def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fresh: bool) -> None:
     """Write data/features/TASK-BACKBONE: hidden states of the frozen backbone, in Zarr."""
-    from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
     from pipeline.device import pick_device
     from pipeline.extraction.engine import Where, extract, plan_extraction
     from pipeline.extraction.settings import CacheSettings
+    from pipeline.extraction.sources import find_source
     from pipeline.params import Params
     from pipeline.tasks.tokens import open_tokens
 
     params = Params(PARAMS)
     plan = plan_extraction(
         open_tokens(Path("data/tokens") / task),
-        find_backbone(backbone_settings(params, backbone)),
+        find_source(backbone_settings(params, backbone)),
         params.section("cache", CacheSettings),
         feature_names(params, task, backbone),
     )

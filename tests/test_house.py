@@ -14,10 +14,10 @@ FILES = sorted(path for folder in ("pipeline", "stages") for path in (ROOT / fol
 LEAVES = {"errors", "identity", "params", "progress", "device", "allocator"}
 MAY_IMPORT = {
     "comparison": {"costs"},
-    "extraction": {"tasks", "backbones", "features", "costs", "execution"},
+    "extraction": {"tasks", "backbones", "looped", "features", "costs", "execution"},
     "probes": {"features", "tasks", "costs"},
     "finetune": {"tasks", "backbones", "costs"},
-    "tasks": set(),
+    "tasks": {"looped"},
     "backbones": set(),
     "looped": set(),
     "features": set(),

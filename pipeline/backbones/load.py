@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.backbones.families import FAMILIES, embedding_of, family_of, spec_of, tensors_of
 from pipeline.backbones.generic import GenericNetwork, Outline, load_generic, outline_of
 from pipeline.backbones.init import draw_like, draw_weights
-from pipeline.backbones.settings import BackboneSettings, PretrainedSource, RandomSource
+from pipeline.backbones.settings import BackboneSettings, LoopedSource, PretrainedSource, RandomSource
 from pipeline.backbones.spec import Spec
 from pipeline.backbones.transformer import Transformer
 from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
@@ -26,7 +26,7 @@ TABLE_STREAM = 2**32
 class Backbone:
     """A backbone that was found but not yet read. `weights` identifies every number in it."""
 
-    settings: BackboneSettings
+    settings: PretrainedSource | RandomSource
     config: dict[str, Any]
     spec: Spec | Outline
     weights: dict[str, Any]
@@ -110,8 +110,11 @@ def find_backbone(settings: BackboneSettings) -> Backbone:
     """Find a backbone's folder, read its architecture and check its weights' digest, without loading them.
 
     Raises:
-        PermafrostError: the folder, the config or the weights are missing, unknown, or not the ones named.
+        PermafrostError: the folder, the config or the weights are missing, unknown, or not the ones named; or the entry
+            is the looped transformer, which `pipeline.extraction.sources` finds.
     """
+    if isinstance(settings, LoopedSource):
+        raise PermafrostError("the looped transformer has nothing to train", mend="cache and probe it instead")
     source = settings.like if isinstance(settings, RandomSource) else settings
     folder = locate(source)
     config = read_config(folder)

@@ -64,8 +64,22 @@ class RandomSource:
     layers: Annotated[int, Field(ge=0)] | None = None
 
 
+@dataclass(frozen=True, config=STRICT)
+class LoopedSource:
+    """The SUBLEQ machine of `pipeline/looped` for states of `cells`, `code` and `word_bits`, four layers a loop.
+
+    The names and sizes are those of a task of kind `looped_states`.
+    """
+
+    source: Literal["looped"]
+    cells: Annotated[int, Field(ge=1)]
+    code: Annotated[int, Field(ge=2)]
+    word_bits: Annotated[int, Field(ge=2, le=21)]
+    loops: Annotated[int, Field(ge=1)]
+
+
 PretrainedSource = PackageSource | PathSource | HubSource
-BackboneSettings = PretrainedSource | RandomSource
+BackboneSettings = PretrainedSource | RandomSource | LoopedSource
 
 
 def backbone_settings(params: Params, name: str) -> BackboneSettings:

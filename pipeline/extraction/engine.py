@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from pipeline.backbones.generic import generic_flops
-from pipeline.backbones.load import Backbone
 from pipeline.backbones.spec import Spec
 from pipeline.costs.flops import TransformerSizes, forward_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
@@ -27,15 +26,17 @@ from pipeline.execution.cluster import Tls
 from pipeline.execution.run import run
 from pipeline.extraction.fidelity import check_fidelity
 from pipeline.extraction.forward import layer_names
-from pipeline.extraction.products import SLOW, kernels_for, reason_for
+from pipeline.extraction.products import PLAIN, SLOW, kernels_for, reason_for
 from pipeline.extraction.readout import kept_vectors
 from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
+from pipeline.extraction.sources import AnyBackbone
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
 from pipeline.features.workspace import Workspace, work_key
 from pipeline.features.write import create_store
 from pipeline.identity import file_digests, write_manifest
+from pipeline.looped.backbone import LoopedBackbone
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
 
@@ -45,7 +46,7 @@ class Extraction:
     """One task under one backbone, planned. `identity` decides the stored bytes on one kind of device."""
 
     tokens: Tokens
-    backbone: Backbone
+    backbone: AnyBackbone
     settings: CacheSettings
     inputs: Inputs
     layout: Layout
@@ -63,20 +64,24 @@ class Where:
     fresh: bool = False
 
 
-def plan_extraction(tokens: Tokens, backbone: Backbone, settings: CacheSettings, names: dict[str, Any]) -> Extraction:
+def plan_extraction(
+    tokens: Tokens, backbone: AnyBackbone, settings: CacheSettings, names: dict[str, Any]
+) -> Extraction:
     """Decide everything before anything runs.
 
     `names` is the part of the identity that params.yaml gives: `task`, `backbone` and their entries.
 
     Raises:
-        PermafrostError: an input is longer than the backbone's positions, a layer does not exist, or the task changes
-            its images while training.
+        PermafrostError: an input is longer than the backbone's positions, a layer does not exist, the task changes its
+            images while training, or its inputs are not the looped transformer's states.
     """
     if tokens.augment is not None:
         raise PermafrostError(
             f"{tokens.task} is augmented ({tokens.augment}): no image is seen twice, so nothing can be cached",
             mend=f"set tasks.{tokens.task}.augment: none, or use the fine-tune alone",
         )
+    if isinstance(backbone, LoopedBackbone):
+        backbone.require_states(tokens.task, tokens.kind, tokens.splits["train"].inputs.shape[1:])
     if tokens.length > backbone.spec.positions:
         raise PermafrostError(
             f"{tokens.task} has {tokens.length} tokens, the backbone has {backbone.spec.positions} positions",
@@ -103,13 +108,14 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         OSError: the disk is full; finished shards are kept.
     """
     dtype = getattr(torch, plan.settings.compute_dtype)
+    looped = isinstance(plan.backbone, LoopedBackbone)
     made = {
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "device": device_kind(where.device),
-        "kernels": kernels_for(where.device, dtype),
+        "kernels": PLAIN if looped else kernels_for(where.device, dtype),
     }
-    fast = isinstance(plan.backbone.spec, Spec)
-    print(f"cache {destination.name}: {reason_for(where.device, dtype) if fast else SLOW}", flush=True)
+    fast = reason_for(where.device, dtype) if isinstance(plan.backbone.spec, Spec) else SLOW
+    print(f"cache {destination.name}: {PLAIN if looped else fast}", flush=True)
     with Workspace(where.work / "cache" / destination.name, work_key(plan.identity, made)) as workspace:
         if where.fresh:
             workspace.discard()
@@ -194,6 +200,8 @@ def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> C
 
 def _example_flops(plan: Extraction) -> int:
     spec, tokens = plan.backbone.spec, plan.tokens
+    if isinstance(plan.backbone, LoopedBackbone):
+        return plan.backbone.spec.flops()
     if not isinstance(spec, Spec):
         return generic_flops(plan.backbone.folder, tokens.length, spec.width)
     features = tokens.features if tokens.kind == "patches" else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import torch
 from jaxtyping import Float, Int64, Num
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from pipeline.errors import PermafrostError
 from pipeline.extraction.frozen_attention import take
 from pipeline.extraction.network import prepare
 from pipeline.extraction.readout import ReadoutName, pool, positions
+from pipeline.looped.backbone import LoopedNetwork
 
 
 class Reader:
@@ -24,7 +27,7 @@ class Reader:
     def __init__(
         self,
         adapter: nn.Module,
-        backbone: Transformer | GenericNetwork,
+        backbone: Transformer | GenericNetwork | LoopedNetwork,
         layers: tuple[str, ...],
         readout: ReadoutName,
         dtype: torch.dtype = torch.float32,
@@ -33,7 +36,7 @@ class Reader:
         self.adapter = adapter
         self.layers, self.dtype = layers, dtype
         self.readout: ReadoutName = readout
-        self.device = next(backbone.parameters()).device
+        self.device = next(chain(backbone.parameters(), backbone.buffers())).device
         depths = [backbone.depth if name == "final" else int(name) for name in layers]
         self.deepest = max(depths)
         self.names = {depth: [name for name, at in zip(layers, depths, strict=True) if at == depth] for depth in depths}

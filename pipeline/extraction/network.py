@@ -1,4 +1,4 @@
-"""What the engine asks of a frozen network, and the two that answer: our own fast blocks, and any of transformers'."""
+"""What the engine asks of a frozen network, and who answers: our own fast blocks, or transformers' code."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pipeline.backbones.transformer import Block, Transformer
 from pipeline.extraction.frozen_attention import Batch, take
 from pipeline.extraction.frozen_block import FrozenBlock
 from pipeline.extraction.packing import Packing
+from pipeline.looped.backbone import LoopedNetwork
 
 Hidden = Float[Tensor, "batch token width"]
 
@@ -82,6 +83,10 @@ class SlowNetwork:
         return self.backbone.normalise(hidden.to(self.dtype)).float()
 
 
-def prepare(backbone: Transformer | GenericNetwork, dtype: torch.dtype, wanted: set[int]) -> Network:
+def prepare(backbone: Transformer | GenericNetwork | LoopedNetwork, dtype: torch.dtype, wanted: set[int]) -> Network:
     """A network made ready to give the `wanted` layers, with products in `dtype`."""
-    return (SlowNetwork if isinstance(backbone, GenericNetwork) else FastNetwork)(backbone, dtype, wanted)  # pyright: ignore
+    if isinstance(backbone, LoopedNetwork):
+        return backbone.prepared(dtype, wanted)
+    if isinstance(backbone, GenericNetwork):
+        return SlowNetwork(backbone, dtype, wanted)
+    return FastNetwork(backbone, dtype, wanted)

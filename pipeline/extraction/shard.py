@@ -11,20 +11,22 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float32, Int32, Int64, Num
+from torch import nn
 
 from pipeline.allocator import keep_freed_memory
 from pipeline.backbones.adapters import embedding_adapter, make_adapter
 from pipeline.backbones.generic import GenericNetwork
-from pipeline.backbones.load import Backbone, find_backbone
 from pipeline.backbones.settings import BackboneSettings
 from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
+from pipeline.extraction.sources import AnyBackbone, find_source
 from pipeline.features.layout import Layout
 from pipeline.features.write import write_shard
 from pipeline.identity import file_sha256
+from pipeline.looped.backbone import LoopedBackbone, LoopedNetwork
 from pipeline.tasks.tokens import Tokens, open_tokens
 
 
@@ -134,23 +136,23 @@ def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings,
     """Inputs and network of one extraction, made once a process."""
     keep_freed_memory()
     inputs = Inputs(open_tokens(tokens))
-    return inputs, make_reader(inputs.tokens, find_backbone(backbone), settings, device, settings.compute_dtype)
+    return inputs, make_reader(inputs.tokens, find_source(backbone), settings, device, settings.compute_dtype)
 
 
 @lru_cache(maxsize=1)
 def exact_reader(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> Reader:
     """The same network in float32, for rows that overflow."""
-    return make_reader(open_tokens(tokens), find_backbone(backbone), settings, device, "float32")
+    return make_reader(open_tokens(tokens), find_source(backbone), settings, device, "float32")
 
 
-def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
+def make_reader(tokens: Tokens, backbone: AnyBackbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
     """Input layer and network on the device; the products of the network in `dtype`, all else in float32."""
     return _reader(tokens, backbone, backbone.load_frozen(), settings, device, dtype)
 
 
 def witness_reader(job: ShardJob) -> tuple[Reader, str]:
     """A float32 network to compare with, and whose code it is: transformers' own wherever that can be had."""
-    tokens, backbone = open_tokens(job.tokens), find_backbone(job.backbone)
+    tokens, backbone = open_tokens(job.tokens), find_source(job.backbone)
     network = backbone.load_witness()
     if network is None:
         return make_reader(tokens, backbone, job.settings, job.device, "float32"), "this program's float32"
@@ -160,14 +162,16 @@ def witness_reader(job: ShardJob) -> tuple[Reader, str]:
 
 def _reader(
     tokens: Tokens,
-    backbone: Backbone,
-    network: Transformer | GenericNetwork,
+    backbone: AnyBackbone,
+    network: Transformer | GenericNetwork | LoopedNetwork,
     settings: CacheSettings,
     device: str,
     dtype: str,
 ) -> Reader:
     size = tokens.features if tokens.kind == "patches" else tokens.vocabulary or 0
-    if tokens.embedding == "backbone":
+    if isinstance(backbone, LoopedBackbone):
+        adapter = nn.Identity()  # its inputs are states already
+    elif tokens.embedding == "backbone":
         adapter = embedding_adapter(backbone.load_embedding())
         if adapter.num_embeddings < size:
             raise PermafrostError(

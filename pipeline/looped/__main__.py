@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,25 @@ from pipeline.errors import PermafrostError
 from pipeline.looped.isa import ZERO, FleqProgram, ProgramError, SubleqProgram, find_symbol
 from pipeline.looped.library import description, program_files, read_program
 from pipeline.looped.library.generated import GENERATORS, generate, integers
+from pipeline.looped.numerics import PrecisionError
 from pipeline.looped.runs import NotHalted
-from pipeline.looped.trace import Moment, machine_for, table, trace, value_text
+from pipeline.looped.trace import (
+    Moment,
+    difference_from_interpreter,
+    machine_for,
+    table,
+    trace,
+    value_text,
+    wraps,
+)
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 NOT_HALTED = 3
+WRONG = 1e-2
+"""A FLEQ result further than this from the interpreter's, relative to values above 1, is refused."""
+PICTURE_COLUMNS = 512
+BLOCKS = ("fetch", "load", "subtract", "write")
+"""The layers of a loop of the SUBLEQ machine."""
 
 
 @click.group()
@@ -88,26 +103,78 @@ def run(
     try:
         loaded = load(program, parse_settings(settings), word)
         machine = machine_for(loaded, DTYPES[dtype] if dtype else None)
-        moments = list(trace(machine, loaded, max_steps))
-        if traced:
-            click.echo(table(loaded, moments) + "\n")
-        if attention is not None:
-            _draw(machine.network, loaded, moments, *attention)
-        _print_result(loaded, moments, max_steps)
+        moments: list[Moment] = []
+        wrapped = 0
+        try:
+            for moment, state in trace(machine, loaded, max_steps):
+                moments = moments if traced else []
+                moments.append(moment)
+                wrapped += isinstance(loaded, SubleqProgram) and wraps(loaded, moment)
+                if attention is not None and moment.step == attention[0]:
+                    _draw(machine.network, loaded, moment, state, attention[1])
+        finally:  # also of a run that came to grief
+            if traced and moments:
+                click.echo(table(loaded, moments) + "\n")
+        if attention is not None and moments[-1].step < attention[0]:
+            raise ProgramError(f"there is no loop {attention[0]}: the run has {moments[-1].step + 1}")
+        _print_result(loaded, moments[-1], max_steps, wrapped)
     except PermafrostError as error:
         _fail(error)
+    except OSError as error:
+        _fail(PermafrostError(f"cannot write {error.filename}: {error.strerror}", mend="choose another file"))
+
+
+@main.command()
+@click.argument("metrics", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("picture", type=click.Path(dir_okay=False, path_type=Path))
+def layers(metrics: tuple[Path, ...], picture: Path) -> None:
+    """Draw what probes read at each layer: METRICS files of the probe stage as panels of PICTURE, a PNG.
+
+    Example: python -m pipeline.looped layers metrics/probe/looped_*-subleq.json looped-layers.png
+    """
+    from pipeline.looped.pictures import draw_layers
+
+    try:
+        draw_layers({path.stem: layer_accuracies(path) for path in metrics}, BLOCKS, picture)
+    except PermafrostError as error:
+        _fail(error)
+    click.echo(f"wrote {picture}")
+
+
+def layer_accuracies(path: Path) -> list[float]:
+    """Test accuracies of the first method of a metrics file, from layer 0 to the deepest.
+
+    Raises:
+        ProgramError: the file is not the probe stage's, or does not hold every layer.
+    """
+    mend = "cache.layers: [all], then the stages cache and probe"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        method, by_layer = found["method"], found["layers"]
+        numbers = sorted(int(layer) for layer in by_layer if layer != "final")
+        accuracies = [float(by_layer[str(number)][method]["test_accuracy"]) for number in numbers]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProgramError(f"{path} does not hold the layers of a probe: {error!r}", mend=mend) from None
+    if numbers != list(range(max(2, len(numbers)))):
+        raise ProgramError(f"{path} holds layers {numbers or ['final']}, not all from 0 on", mend=mend)
+    return accuracies
 
 
 def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
     """`NAME=VALUES` texts by name.
 
     Raises:
-        ProgramError: a text without `=`.
+        ProgramError: a text without `=`, or a name given twice.
     """
+    found: dict[str, str] = {}
     for setting in settings:
-        if "=" not in setting:
+        name, equals, text = setting.partition("=")
+        if not equals:
             raise ProgramError(f"--set {setting} has no =", mend="write --set NAME=VALUE")
-    return dict(setting.split("=", 1) for setting in settings)
+        if name in found:
+            raise ProgramError(f"--set gives {name} twice", mend=f"give it once: --set {name}={text}")
+        found[name] = text
+    return found
 
 
 def load(name: str, settings: dict[str, str], word_bits: int | None) -> SubleqProgram | FleqProgram:
@@ -127,7 +194,8 @@ def load(name: str, settings: dict[str, str], word_bits: int | None) -> SubleqPr
             return program.with_values({key: integers(text) for key, text in settings.items()})
         return program.with_values({key: [_matrix(text)] for key, text in settings.items()})
     except ValueError as error:
-        raise ProgramError(f"--set: {error}", mend="write numbers apart by commas") from None
+        numbers = "integers" if isinstance(program, SubleqProgram) else "numbers"
+        raise ProgramError(f"--set: {error}", mend=f"write {numbers} apart by commas") from None
 
 
 def _matrix(text: str) -> np.ndarray:
@@ -137,28 +205,40 @@ def _matrix(text: str) -> np.ndarray:
     return np.array(rows if len(rows) > 1 else rows[0])
 
 
-def _draw(network: Any, program: Any, moments: list[Moment], loop: int, path: Path) -> None:
+def _draw(network: Any, program: Any, moment: Moment, state: Any, path: Path) -> None:
     from pipeline.looped.pictures import draw_attention  # matplotlib takes a second to import
     from pipeline.looped.trace import line_text
 
-    if loop >= len(moments):
-        raise ProgramError(f"there is no loop {loop}: the run has {len(moments)}", mend="choose an earlier one")
-    moment = moments[loop]
-    draw_attention(network, moment.state, f"loop {loop}: {line_text(program, moment.counter)}", path)
+    if state.shape[1] > PICTURE_COLUMNS:
+        what = f"a picture of {state.shape[1]} columns cannot be read"
+        raise ProgramError(what, mend=f"use a program of {PICTURE_COLUMNS} columns at most")
+    draw_attention(network, state, f"loop {moment.step}: {line_text(program, moment.counter)}", path)
     click.echo(f"wrote {path}")
 
 
-def _print_result(program: Any, moments: list[Moment], max_steps: int) -> None:
-    last = moments[-1]
+def _print_result(program: Any, last: Moment, max_steps: int, wrapped: int) -> None:
     if last.counter != program.halt:
         raise NotHalted(
             f"the program has not halted after {max_steps} steps",
             mend="raise --max-steps, or look for an endless loop with --trace",
         )
+    notes = []
+    if wrapped:
+        notes.append(
+            f"results that wrapped around words of {program.word_bits} bits: {wrapped} (--word for wider ones)"
+        )
+    if isinstance(program, FleqProgram):
+        difference = difference_from_interpreter(program, last)
+        if difference > WRONG:
+            raise PrecisionError(
+                f"the network is {difference:.2g} away from the interpreter",
+                mend="flags and pointers must be integers, products stay within 60 (float32: 10): scale the data",
+            )
+        notes.append(f"within {difference:.1e} of the interpreter")
     for name in program.symbols:
         if name != ZERO:
             click.echo(f"{name} = {value_text(program.values(last.memory, name))}")
-    click.echo(f"halted after {last.step} steps")
+    click.echo("; ".join([f"halted after {last.step} steps", *notes]))
 
 
 def _fail(error: PermafrostError) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pipeline.looped.fleq_blocks import FunctionWeights
 from pipeline.looped.fleq_layers import fleq_layers
-from pipeline.looped.fleq_layout import FleqLayout, FleqSizes
+from pipeline.looped.fleq_layout import LARGEST, FleqLayout, FleqSizes
 from pipeline.looped.isa import FleqProgram
 from pipeline.looped.model import Block, LoopedTransformer, run_until_halt
 from pipeline.looped.numerics import SIGNIFICAND_BITS, PrecisionError, name_of, require_full_precision, require_lambda
@@ -90,8 +90,39 @@ class FleqMachine:
             programs: what to run, one a batch row.
             max_steps: the limit; a program that reaches it has status `step limit`.
             check_every: loops between looks at the program counters, which wait for a GPU.
+
+        Raises:
+            ProgramError: a program that does not fit the machine.
+            PrecisionError: a value left the range that the machine computes in, so that memory would mean nothing.
         """
         halts = torch.tensor([program.halt for program in programs], device=self.device)
         start = self.encode(programs)
-        loop = run_until_halt(self.network, start, lambda x: self.layout.counter(x) == halts, max_steps, check_every)
+        largest = self.layout.magnitude(start)
+
+        def step(x: Tensor) -> Tensor:
+            nonlocal largest
+            x = self.network(x)
+            largest = torch.maximum(largest, self.layout.magnitude(x))
+            return x
+
+        loop = run_until_halt(step, start, lambda x: self.layout.counter(x) == halts, max_steps, check_every)
+        require_range(largest, self.dtype)
         return Run(loop, tuple(programs), self.layout.memory)
+
+
+def require_range(largest: Float[Tensor, " batch"], dtype: torch.dtype) -> None:
+    """Refuse a run in which a value of some program was beyond what the function blocks can hold, or no number.
+
+    Args:
+        largest: the largest magnitude that each program's memory has reached.
+        dtype: what the machine computes in.
+
+    Raises:
+        PrecisionError: with the program's place in the batch and the value.
+    """
+    for program, value in enumerate(largest.tolist()):
+        if not value <= LARGEST[dtype]:
+            raise PrecisionError(
+                f"program {program} came to hold {value:.3g}; the machine computes up to {LARGEST[dtype]:g}",
+                mend="scale the data, or look with a trace (--trace) for what diverges",
+            )

@@ -19,6 +19,10 @@ from torch import Tensor
 from pipeline.looped.isa import OPERATIONS, Cell, FleqProgram, ProgramError
 from pipeline.looped.layout import Rows, from_bits, to_bits
 
+LARGEST = {torch.float64: 2.0**20, torch.float32: 2.0**13}
+"""Magnitude that no value in memory may exceed: `step` multiplies it and still counts to 1, `gate` masks it."""
+SCALE_DOWN = "scale the data, or use torch.float64 if it is not that already"
+
 
 @dataclass(frozen=True)
 class FleqSizes:
@@ -92,7 +96,7 @@ class FleqLayout:
         """The start states of programs. Shorter ones are padded with empty cells and copies of their HALT.
 
         Raises:
-            ProgramError: a program is larger than this layout, or its cells have another size.
+            ProgramError: a program is larger than this layout, its cells have another size, or hold too large a value.
         """
         x = self._empty().repeat(len(programs), 1, 1)
         sizes, rows = self.sizes, self.rows
@@ -100,6 +104,7 @@ class FleqLayout:
         fields = x[:, -sizes.code :, rows["FA"].start : rows["FO"].stop]
         for state, lines, program in zip(values, fields, programs, strict=True):
             self._require_fit(program)
+            self._require_range(program, dtype)
             cells = torch.from_numpy(np.stack(program.memory)).transpose(1, 2).reshape(-1, sizes.cell)
             state[: len(cells)] = cells
             lines.copy_(self._instructions(program))
@@ -146,6 +151,16 @@ class FleqLayout:
                 f"the machine holds {sizes.memory} and {sizes.code}",
                 mend="build a larger one",
             )
+
+    def _require_range(self, program: FleqProgram, dtype: torch.dtype) -> None:
+        largest, limit = max(float(np.abs(cell).max()) for cell in program.memory), LARGEST[dtype]
+        if largest > limit:
+            raise ProgramError(f"{largest:g} is beyond {limit:g}, the largest a cell holds in {dtype}", mend=SCALE_DOWN)
+
+    def magnitude(self, x: Float[Tensor, "batch column width"]) -> Float[Tensor, " batch"]:
+        """The largest absolute value in each program's memory."""
+        sizes = self.sizes
+        return x[:, 1 + sizes.cell : 1 + sizes.cell * (1 + sizes.memory), self.rows.cut("VAL")].abs().amax((1, 2))
 
     def counter(self, x: Float[Tensor, "batch column width"]) -> Int64[Tensor, " batch"]:
         """Each program's counter, as an index into its code."""

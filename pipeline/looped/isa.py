@@ -161,7 +161,7 @@ def require_word(word: int, word_bits: int, what: str) -> None:
         needed = max(word.bit_length(), (-word - 1).bit_length()) + 1
         raise ProgramError(
             f"{what} is outside {low} … {high}, the range of {word_bits}-bit words",
-            mend=f"use words of {needed} bits (`.word {needed}`)",
+            mend=f"use words of {needed} bits (`.word {needed}`, or --word {needed})",
         )
 
 

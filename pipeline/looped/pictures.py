@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ def draw_attention(network: LoopedTransformer, x: Float[Tensor, "batch column wi
         ]
     across = min(4, len(heads))
     down = -(-len(heads) // across)
-    figure = Figure(figsize=(3.2 * across, 3.4 * down), layout="constrained")
+    figure = Figure(figsize=(3.2 * across, 0.6 + 3.4 * down), layout="constrained")
     figure.suptitle(title)
     for place, (name, weights) in enumerate(heads, start=1):
         axes = figure.add_subplot(down, across, place)
@@ -52,6 +52,29 @@ def draw_errors(rows: Sequence[dict[str, Any]], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel(f"largest error against the known answer (exact drawn at {LEAST:g})")
     axes.legend()
+    save(figure, path)
+
+
+def draw_layers(curves: Mapping[str, Sequence[float]], blocks: Sequence[str], path: Path) -> None:
+    """Write a PNG of what a probe reads at each layer: one panel a curve, shaded loop by loop.
+
+    Args:
+        curves: accuracies by name, from layer 0, the input, to the last block of the last loop.
+        blocks: the names of a loop's blocks.
+        path: the file.
+    """
+    layers = max(map(len, curves.values()))
+    names = ["input", *(blocks[index % len(blocks)] for index in range(layers - 1))]
+    figure = Figure(figsize=(1.5 + 0.45 * layers, 1.2 + 1.5 * len(curves)), layout="constrained")
+    panels = figure.subplots(len(curves), squeeze=False)[:, 0]
+    for axes, (name, accuracies) in zip(panels, curves.items(), strict=True):
+        for first in range(1, layers, 2 * len(blocks)):
+            axes.axvspan(first - 0.5, first + len(blocks) - 0.5, color="#eef2f7", linewidth=0)
+        axes.plot(range(len(accuracies)), accuracies, marker="o", color="#1f5a99")
+        axes.set_title(name, fontsize=9, loc="left")
+        axes.set(ylabel="test accuracy", ylim=(0.0, 1.05), xticks=range(layers), xticklabels=[])
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    panels[-1].set_xticklabels(names, rotation=60, ha="right", fontsize=8)
     save(figure, path)
 
 

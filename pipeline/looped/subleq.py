@@ -105,6 +105,7 @@ class SubleqMachine:
             programs: what to run, one a batch row.
             max_steps: the limit; a program that reaches it has status `step limit`.
             fast: compute only what column 0 and the memory need, in O(n) a step; the result is the same (see FastPath).
+                Without it each step holds n^2 scores a head, which is too much from some ten thousand columns on.
             check_every: loops between looks at the program counters, which wait for a GPU.
 
         Raises:

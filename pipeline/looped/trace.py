@@ -4,58 +4,109 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.looped.fleq import FleqMachine
-from pipeline.looped.isa import UNARY, ZERO, Cell, Fleq, FleqProgram, Subleq, SubleqProgram, Symbol
+from pipeline.looped.fast_path import FastPath
+from pipeline.looped.fleq import FleqMachine, require_range
+from pipeline.looped.fleq_layout import FleqSizes
+from pipeline.looped.isa import UNARY, ZERO, Cell, Fleq, FleqProgram, ProgramError, Subleq, SubleqProgram, Symbol
+from pipeline.looped.oracle import run_fleq, wrap
 from pipeline.looped.subleq import SubleqMachine
 
 SHOWN = 1e-6
 """Rows and columns at the end of a matrix are printed if they hold anything larger."""
 
 
+DENSE_COLUMNS = 2048
+"""Up to here every column asks in every head, n^2 scores; beyond, SUBLEQ runs on the fast path and FLEQ is refused."""
+
+
 @dataclass(frozen=True)
 class Moment:
-    """The state before one instruction: how many went before, the program counter, and the memory."""
+    """Before one instruction: how many went before, the program counter, and the memory."""
 
     step: int
     counter: int
     memory: list[Any]
-    state: Tensor
 
 
 def machine_for(program: SubleqProgram | FleqProgram, dtype: torch.dtype | None = None) -> SubleqMachine | FleqMachine:
-    """The smallest machine for a program; SUBLEQ in float32 and FLEQ in float64 if not said otherwise."""
+    """The smallest machine for a program; SUBLEQ in float32 and FLEQ in float64 if not said otherwise.
+
+    Raises:
+        ProgramError: a FLEQ program of more columns than its n^2 scores allow.
+        PrecisionError: the dtype cannot hold it.
+    """
     if isinstance(program, SubleqProgram):
         return SubleqMachine.for_programs([program], dtype or torch.float32)
+    columns = FleqSizes.of([program]).columns
+    if columns > DENSE_COLUMNS:
+        raise ProgramError(f"the program takes {columns} columns, of {DENSE_COLUMNS} here", mend="make it shorter")
     return FleqMachine.for_programs([program], dtype or torch.float64)
 
 
 def trace(
     machine: SubleqMachine | FleqMachine, program: SubleqProgram | FleqProgram, max_steps: int
-) -> Iterator[Moment]:
-    """Every moment of a run, from the start to the first one at HALT, or after `max_steps` instructions.
+) -> Iterator[tuple[Moment, Tensor]]:
+    """Every moment of a run with its state, from the start to the first at HALT, or after `max_steps` instructions.
 
     Raises:
         LatticeError: a SUBLEQ state that is not made of -1, 0 and +1.
+        PrecisionError: a FLEQ value beyond the range that the machine computes in.
     """
-    with torch.inference_mode():
-        x = machine.encode([program])  # type: ignore[list-item]  # machine_for pairs them
-        for step in range(max_steps + 1):
-            if isinstance(machine, SubleqMachine):
-                machine.layout.check_lattice(x)
-                memory = machine.layout.memory(x)[0].tolist()
-            else:
-                memory = machine.layout.memory(x)[0]
-            counter = int(machine.layout.counter(x)[0])
-            yield Moment(step, counter, memory, x)
-            if counter == program.halt:
-                return
-            x = machine.network(x)
+    for step, x in enumerate(islice(_states(machine, program), max_steps + 1)):
+        if isinstance(machine, SubleqMachine):
+            machine.layout.check_lattice(x)
+            memory = machine.layout.memory(x)[0].tolist()
+        else:
+            require_range(machine.layout.magnitude(x), machine.dtype)
+            memory = machine.layout.memory(x)[0]
+        counter = int(machine.layout.counter(x)[0])
+        yield Moment(step, counter, memory), x
+        if counter == program.halt:
+            return
+
+
+@torch.inference_mode()
+def _states(machine: SubleqMachine | FleqMachine, program: Any) -> Iterator[Tensor]:
+    """The state before each instruction, without end."""
+    x = machine.encode([program])
+    if isinstance(machine, SubleqMachine) and machine.sizes.columns > DENSE_COLUMNS:
+        path = FastPath(machine.network, machine.layout, machine.scale)
+        parts = path.split(x)
+        while True:
+            yield path.join(x, parts)
+            parts = path.step(parts)
+    while True:
+        yield x
+        x = machine.network(x)
+
+
+def difference_from_interpreter(program: FleqProgram, last: Moment) -> float:
+    """How far a FLEQ run's end is from the interpreter's: the largest |difference| / max(1, |value|) of a cell.
+
+    Infinite if the interpreter has not halted after as many steps.
+
+    Raises:
+        ProgramError: the program itself is at fault, e.g. a pointer to no cell.
+    """
+    expected = run_fleq(program, last.step + 1)
+    if not expected.halted or expected.steps != last.step:
+        return float("inf")
+    pairs = zip(last.memory, expected.memory, strict=False)  # memory of the machine may be larger
+    return max(float((np.abs(found - wanted) / np.maximum(1.0, np.abs(wanted))).max()) for found, wanted in pairs)
+
+
+def wraps(program: SubleqProgram, before: Moment) -> bool:
+    """Whether the instruction at a moment has a result outside its words, which wraps around."""
+    line = program.code[before.counter]
+    result = before.memory[line.b] - before.memory[line.a]
+    return result != wrap(result, program.word_bits)
 
 
 def cell_name(symbols: Mapping[str, Symbol], cell: int) -> str:

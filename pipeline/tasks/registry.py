@@ -14,10 +14,11 @@ from pipeline.tasks.cifar10 import Cifar10
 from pipeline.tasks.digits import Digits
 from pipeline.tasks.homology import RemoteHomology
 from pipeline.tasks.listops import ListOps
+from pipeline.tasks.looped_states import LoopedStates
 from pipeline.tasks.mnist import Mnist
 from pipeline.tasks.text import Text
 
-TaskSettings = BitMemory | BitXor | ListOps | Digits | Mnist | Cifar10 | RemoteHomology | Text | Arrays
+TaskSettings = BitMemory | BitXor | ListOps | Digits | Mnist | Cifar10 | RemoteHomology | Text | Arrays | LoopedStates
 
 
 def task_settings(params: Params, name: str) -> TaskSettings:

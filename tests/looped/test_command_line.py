@@ -11,6 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
+from pipeline.looped import trace as tracing
 from pipeline.looped.__main__ import main
 from pipeline.looped.flops import LayerShape, pass_flops
 from pipeline.looped.library.catalog import Case, subleq_cases
@@ -75,7 +76,7 @@ def test_attention_picture_is_a_png(tmp_path: Path) -> None:
     [
         (["ad.sub"], 1, "did you mean 'add.sub'"),
         (["add.sub", "--set", "x=999"], 1, "x = 999 is outside -128 … 127"),
-        (["add.sub", "--set", "x=one"], 1, "write numbers apart by commas"),
+        (["add.sub", "--set", "x=one"], 1, "write integers apart by commas"),
         (["add.sub", "--set", "x"], 1, "has no ="),
         (["add.sub", "--set", "q=1"], 1, "no data called 'q'"),
         (["transpose.fleq", "--set", "a=1,2/3"], 1, "rows of different lengths"),
@@ -86,6 +87,13 @@ def test_attention_picture_is_a_png(tmp_path: Path) -> None:
         (["recall", "--set", "keys=1"], 1, "1 keys and 3 values"),
         (["listops", "--set", "expression=[MAX"], 1, "MAX in '[MAX' has no arguments or no end"),
         (["power.sub", "--max-steps", "5"], 3, "has not halted after 5 steps"),
+        (["add.sub", "--set", "x=1", "--set", "x=2"], 1, "gives x twice"),
+        (["transpose.fleq", "--set", "a=one"], 1, "write numbers apart by commas"),
+        (["add.sub", "--attention", "0", "/dev/null/picture.png"], 1, "error: cannot write /dev/null"),
+        (["divide.fleq", "--set", "y=5"], 1, "look with a trace (--trace) for what diverges"),
+        (["divide.fleq", "--set", "a=1e300"], 1, "the largest a cell holds"),
+        (["matrix_product.fleq", "--set", "a=30000"], 1, "away from the interpreter"),
+        (["list_sum.fleq", "--set", "n=30"], 1, "load from cell"),
         (["add.sub", "--word", "1"], 2, "Invalid value for '--word'"),
     ],
 )
@@ -93,6 +101,49 @@ def test_mistakes_have_a_message_and_an_exit_code(arguments: list[str], code: in
     result = call("run", *arguments)
     assert result.exit_code == code
     assert message in result.output
+
+
+def test_what_went_wrong_can_be_traced() -> None:
+    """The table comes before the error."""
+    result = call("run", "divide.fleq", "--set", "y=5", "--trace")
+    assert result.exit_code == 1
+    assert len(result.output.split("error:")[0].strip().splitlines()) > 3
+
+
+def test_results_that_wrap_around_are_counted() -> None:
+    too_large = ("add.sub", "--set", "x=100", "--set", "y=100")
+    result = call("run", *too_large)
+    assert "y = -56" in result.output
+    assert "results that wrapped around words of 8 bits: 1 (--word" in result.output
+    assert "wrapped" not in call("run", *too_large, "--word", "9").output
+
+
+def test_the_distance_from_the_interpreter_is_printed() -> None:
+    last = call("run", "transpose.fleq").output.splitlines()[-1]
+    assert last == "halted after 1 steps; within 0.0e+00 of the interpreter"
+
+
+def test_files_of_other_systems_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "windows.sub"
+    path.write_bytes("\ufeff.data\r\nx: 5\r\n.code\r\nsubleq x x\r\n".encode())
+    assert "x = 0" in call("run", str(path)).output
+
+
+@pytest.mark.usefixtures("_no_shape_checks")
+def test_programs_of_many_columns_run_on_the_fast_path_with_the_same_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = call("run", "multiply.sub", "--set", "b=3", "--trace").output
+    monkeypatch.setattr(tracing, "DENSE_COLUMNS", 17)
+    assert call("run", "multiply.sub", "--set", "b=3", "--trace").output == dense
+    refused = call("run", "matrix_product.fleq")
+    assert refused.exit_code == 1
+    assert "takes 28 columns, of 17 here" in refused.output
+
+
+def test_a_picture_of_too_many_columns_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "long.sub"
+    path.write_text(".data\nx: 1\n.code\n" + "subleq x x\n" * 600)
+    result = call("run", str(path), "--max-steps", "3", "--attention", "0", str(tmp_path / "picture.png"))
+    assert "a picture of 604 columns cannot be read" in result.output
 
 
 def test_list_and_show() -> None:

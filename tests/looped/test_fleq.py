@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.looped.fleq import FleqMachine
+from pipeline.looped.fleq import FleqMachine, require_range
 from pipeline.looped.fleq_assembler import assemble_fleq
-from pipeline.looped.fleq_layout import FleqSizes
+from pipeline.looped.fleq_layout import LARGEST, FleqSizes
 from pipeline.looped.isa import OPERATIONS, UNARY, FleqProgram, ProgramError
 from pipeline.looped.library import fleq_program
 from pipeline.looped.library.catalog import fleq_cases, inverse_case, largest_error
 from pipeline.looped.library.fpt_tasks import associative_recall
+from pipeline.looped.numerics import PrecisionError
 from pipeline.looped.oracle import run_fleq
 from pipeline.looped.runs import NotHalted
 from pipeline.looped.standard_module import StandardTransformer
@@ -27,11 +28,11 @@ def one_operation(op: str) -> FleqProgram:
     return assemble_fleq(f".cells 3\n.data\na: 0\nb: 0\nc: 0\n.code\n{op} {operands}\n")
 
 
-def operands(op: str, seed: int) -> dict[str, list[np.ndarray]]:
+def operands(op: str, seed: int, unit: float = 2.0**-8) -> dict[str, list[np.ndarray]]:
     """Values that float32 holds exactly, with zeros and both signs; a mask for `gate`, a cell number for `load`."""
     random = np.random.default_rng(seed)
-    a = random.integers(-(2**16), 2**16, (3, 3)) / 2.0**8 * random.integers(0, 2, (3, 3))
-    b = random.integers(-(2**16), 2**16, (3, 3)) / 2.0**8
+    a = random.integers(-(2**16), 2**16, (3, 3)) * unit * random.integers(0, 2, (3, 3))
+    b = random.integers(-(2**16), 2**16, (3, 3)) * unit
     if op == "gate":
         b = random.integers(0, 2, (3, 3)).astype(np.float64)
     if op == "load":
@@ -42,7 +43,8 @@ def operands(op: str, seed: int) -> dict[str, list[np.ndarray]]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", EXACT)
 def test_exact_operations_equal_their_definition_bit_for_bit(op: str, dtype: torch.dtype) -> None:
-    programs = [one_operation(op).with_values(operands(op, seed)) for seed in range(8)]
+    units = [2.0**-8, LARGEST[dtype] / 2**17]  # up to the largest sum, where the product's heads have saturated
+    programs = [one_operation(op).with_values(operands(op, seed, unit)) for seed in range(8) for unit in units]
     run = FleqMachine.for_programs(programs, dtype).run(programs)
     for program, memory in zip(programs, run.memory(), strict=True):
         for found, expected in zip(memory, run_fleq(program, 9).memory, strict=True):
@@ -198,6 +200,23 @@ def test_programs_that_do_not_fit_are_refused() -> None:
         FleqMachine(FleqSizes(3, 3, 2)).encode([program])
     with pytest.raises(ProgramError, match="cells have size 3, the machine's 4"):
         FleqMachine(FleqSizes(4, 4, 2)).encode([program])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_values_beyond_the_range_are_refused_before_and_during_a_run(dtype: torch.dtype) -> None:
+    limit = LARGEST[dtype]
+    program = assemble_fleq(f".cells 2\n.data\na: {limit}\nb: 0\n.code\nadd a a b\nsub a a b\n")
+    machine = FleqMachine.for_programs([program], dtype)
+    with pytest.raises(PrecisionError, match=r"program 1 came to hold .*; the machine computes up to"):
+        machine.run([program.with_values({"a": [np.array(1.0)]}), program])
+    for large in (limit + 1, -1e300):
+        with pytest.raises(ProgramError, match=r"is beyond .*, the largest a cell holds"):
+            machine.encode([program.with_values({"a": [np.array(large)]})])
+
+
+def test_a_value_that_is_no_number_is_refused() -> None:
+    with pytest.raises(PrecisionError, match="program 0 came to hold nan"):
+        require_range(torch.tensor([float("nan")]), torch.float64)
 
 
 def test_interpreter_refuses_a_pointer_to_no_cell() -> None:

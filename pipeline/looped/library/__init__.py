@@ -33,7 +33,7 @@ def read_program(path: Path, word_bits: int | None = None) -> SubleqProgram | Fl
         known = list(program_files())
         raise ProgramError(f"there is no program {path}{nearest(path.name, known)}", mend="`list` shows the library")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ProgramError(f"{path} is not text ({error})", mend="save it as UTF-8") from error
     if path.suffix == ".sub":
