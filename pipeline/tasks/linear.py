@@ -62,11 +62,11 @@ def _real(block: Block) -> np.ndarray:
 
 def _values(block: Block, ids: np.ndarray | None) -> np.ndarray:
     if ids is None:
-        return block.inputs.reshape(len(block), -1).astype(np.float32)
+        return block.inputs.reshape(len(block), int(np.prod(block.inputs.shape[1:]))).astype(np.float32)
     place = np.searchsorted(ids, block.inputs).clip(max=len(ids) - 1)
     known = (ids[place] == block.inputs) & _real(block)
     row = np.broadcast_to(np.arange(len(block))[:, None], place.shape)
-    counts = np.bincount((row * len(ids) + place)[known], minlength=len(block) * len(ids)).reshape(len(block), -1)
+    counts = np.bincount((row * len(ids) + place)[known], minlength=len(block) * len(ids)).reshape(-1, len(ids))
     first = (ids == block.inputs[:, :1]) & _real(block)[:, :1]
     return np.concatenate([counts, first], axis=1).astype(np.float32)
 
@@ -173,4 +173,4 @@ def _targets(labels: np.ndarray, classes: int) -> np.ndarray:
     if classes == 2:
         return labels.astype(np.float32) * 2 - 1
     one_hot = labels[:, :, None] == np.arange(classes)
-    return one_hot.reshape(len(labels), -1).astype(np.float32)
+    return one_hot.reshape(len(labels), labels.shape[1] * classes).astype(np.float32)
