@@ -166,6 +166,12 @@ CASES: dict[str, tuple[str, Callable[[Path], None], tuple[int, ...], set[str]]] 
         (1024, 1),
         {"mean brightness"},
     ),
+    "cifar10_lra_ids": (
+        "kind: cifar10, seed: 0, variant: lra_ids, folder: source",
+        cifar_files,
+        (1024,),
+        {"mean brightness"},
+    ),
     "homology_json_paper": (f"{TAPE}, variant: paper, format: json", tape_json, (), {"length only"}),
     "homology_lmdb_code": (f"{TAPE}, variant: code, format: lmdb, validation: 0.3", tape_lmdb, (), {"length only"}),
     "text": (f"{TEXT}, {OWN_TOKENIZER}", text_file, (), {"length only"}),
