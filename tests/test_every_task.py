@@ -251,7 +251,9 @@ def test_a_task_goes_from_its_source_to_the_comparison(
         assert one["best_floor"] == max(tokens.floors.values())
         assert one["flops"] > 0
     assert printed.count(f"{max(tokens.floors.values()):.3f} (") == len(METHODS)
-    assert Path("report/index.html").is_file()
+    table = Path("report/table.md").read_text(encoding="utf-8")
+    assert all(f"{choice} {value}" in table for choice, value in tokens.choices.items())
+    assert all(f"{floor} {score:.3f}" in table for floor, score in tokens.floors.items())
     if name in EASY:
         assert found["ridge"]["accuracy"] > tokens.floors["majority class"] + 0.1
 
