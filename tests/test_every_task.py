@@ -202,7 +202,7 @@ def project(folder: Path, monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
     )
     lines = [f"  it: {{{entry}}}" if line.startswith("  xor:") else line for line in params.splitlines()]
     text = "\n".join(lines).replace("batch_tokens: 48", "batch_tokens: 4096").replace("bytes: 1536", "bytes: 65536")
-    (folder / "params.yaml").write_text(text.replace("batch_size: 8", "batch_size: 4"))
+    (folder / "params.yaml").write_text(text.replace("batch_size: 8", "batch_size: 2"))
     write_tokenizer(write_bert(folder / "tiny-bert", seed=0, max_position_embeddings=2000), WORDS)
     (folder / "metrics").mkdir()
     (folder / "metrics/programs.json").write_text("[]")

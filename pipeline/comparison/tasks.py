@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.errors import PermafrostError
 
+SPLITS = ("train", "validation", "test")
 COLUMNS = ("task", "paper against code", "examples", "floors on test", "inputs that repeat", "on the way")
 
 
@@ -23,7 +24,7 @@ def task_cells(folder: Path, tasks: tuple[str, ...]) -> list[list[str]]:
 def _line(task: str, found: dict[str, Any]) -> list[str]:
     parts = (
         found["choices"],
-        found["examples"],
+        {split: found["examples"][split] for split in SPLITS},
         {name: f"{score:.3f}" for name, score in found["floors"].items()},
         {name: number for name, number in found["repeats"].items() if number},
         _flat(found["counts"]),
@@ -35,10 +36,8 @@ def _flat(counts: dict[str, Any]) -> dict[str, Any]:
     """Counts by split (`{"dropped": {"train": 2}}`) as `dropped train 2`, names in words, without zeros."""
     flat: dict[str, Any] = {}
     for name, value in counts.items():
-        parts = (
-            {f"{name} {split}": count for split, count in value.items()} if isinstance(value, dict) else {name: value}
-        )
-        flat |= {part.replace("_", " "): count for part, count in parts.items() if count}
+        by_split = value if isinstance(value, dict) else {"": value}
+        flat |= {f"{name} {split}".replace("_", " ").strip(): count for split, count in by_split.items() if count}
     return flat
 
 
