@@ -29,7 +29,8 @@ offline_option = click.option(
 @offline_option
 @reports_errors
 def main(task: str, work: Path, cache: Path, offline: bool) -> None:
-    """Write data/tokens/TASK: train, validation and test as Zarr arrays."""
+    """Write data/tokens/TASK: train, validation and test as Zarr arrays; and metrics/tasks/TASK.json: its floors."""
+    from pipeline.identity import write_json
     from pipeline.params import Params
     from pipeline.tasks.floors import floors_with_notes
     from pipeline.tasks.places import Places, scratch
@@ -42,8 +43,18 @@ def main(task: str, work: Path, cache: Path, offline: bool) -> None:
         floors, notes = floors_with_notes(data)
         path = Path("data/tokens") / task
         manifest = write_tokens(path, task, params.plain("tasks", task), data, floors, linear_floor=notes)
+    write_json(Path("metrics/tasks") / f"{task}.json", what_it_is(data.choices, manifest))
     for line in summary(task, data.choices, manifest):
         click.echo(line)
+
+
+def what_it_is(choices: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+    """What must be known of a task to judge a score on it; bad rows are counted, the manifest lists them."""
+    counts = dict(manifest["counts"])
+    if "bad_rows" in counts:
+        counts["bad_rows"] = counts["bad_rows"]["count"]
+    kept = {name: manifest[name] for name in ("examples", "floors", "repeats")}
+    return {"choices": choices, "counts": counts, **kept}
 
 
 def summary(task: str, choices: dict[str, Any], manifest: dict[str, Any]) -> list[str]:

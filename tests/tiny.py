@@ -116,18 +116,33 @@ def cache_settings(**changes: Any) -> CacheSettings:
     return CacheSettings(**(settings | changes))
 
 
-def write_bert(folder: Path, seed: int) -> Path:
-    """Write a random BERT under the names and in the files that transformers uses."""
+def write_bert(folder: Path, seed: int, **changes: Any) -> Path:
+    """Write a random BERT under the names and in the files that transformers uses; `changes` are of its config."""
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(seed)
-    model = BertModel(BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"}), add_pooling_layer=False)
+    config = BERT | changes
+    model = BertModel(BertConfig(**{k: v for k, v in config.items() if k != "model_type"}), add_pooling_layer=False)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0.0, 0.3)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(BERT))
+    (folder / "config.json").write_text(json.dumps(config))
     save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, folder / "model.safetensors")
+    return folder
+
+
+def write_tokenizer(folder: Path, words: tuple[str, ...]) -> Path:
+    """Write the tokenizer of a backbone whose table has an id for each of `words`, behind BERT's special tokens."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+    vocabulary = {word: number for number, word in enumerate((*special, *words))}
+    tokenizer: Any = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": "[PAD]"}))
     return folder
 
 

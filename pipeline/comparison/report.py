@@ -29,6 +29,8 @@ from pipeline.comparison.table import (
     program_cells,
     reproducible,
 )
+from pipeline.comparison.tasks import COLUMNS as TASK_COLUMNS
+from pipeline.comparison.tasks import task_cells
 from pipeline.costs.meters import matmul_flops_per_second
 from pipeline.identity import write_json
 
@@ -70,6 +72,7 @@ def write_comparison(
     tables = [
         Table("table", list(columns), cells(rows, columns)),
         Table("differences", list(DIFFERENCE_COLUMNS), difference_cells(rows)),
+        Table("tasks", list(TASK_COLUMNS), task_cells(folder, tasks)),
         Table("published", list(literature.COLUMNS), literature.published_cells(rows, literature.published())),
         Table("programs", list(PROGRAM_COLUMNS), program_cells(programs)),
     ]

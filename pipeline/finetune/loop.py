@@ -66,13 +66,20 @@ def finetune(
 
     Raises:
         NotFinite: the loss is no longer a number; says at which step.
-        PermafrostError: the task has more tokens than the backbone has positions.
+        PermafrostError: the task has more tokens than the backbone has positions, or a split is empty.
     """
     torch.set_num_threads(settings.threads)
     shape = shape_of(tokens)
     if shape.length > backbone.spec.positions:
         raise PermafrostError(
             f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
+        )
+    empty = [name for name, split in tokens.splits.items() if not len(split)]
+    if empty:
+        raise PermafrostError(
+            f"{tokens.task} has no examples in {' and '.join(empty)}: the fine-tune trains on the first split, is "
+            "chosen on the second and scored on the third",
+            mend=f"give tasks.{tokens.task} a share or a file for each",
         )
     accelerator = Accelerator(
         cpu=device.type == "cpu", mixed_precision="bf16" if settings.compute_dtype == "bfloat16" else "no"

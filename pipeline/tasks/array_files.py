@@ -57,7 +57,7 @@ def open_arrays(path: Path, work: Path) -> ArraySource:
     lengths = arrays.get("lengths")
     if lengths is not None and (lengths.ndim != 1 or lengths.dtype.kind not in "iu"):
         raise BrokenSource(f"{path}: lengths of shape {lengths.shape} and dtype {lengths.dtype} are not token counts")
-    return ArraySource(path, arrays["inputs"], labels.reshape(len(labels), -1), lengths)
+    return ArraySource(path, arrays["inputs"], labels if labels.ndim == 2 else labels[:, None], lengths)
 
 
 def _unpacked(path: Path, work: Path) -> dict[str, Path]:
@@ -84,8 +84,8 @@ def _mapped(path: Path, file: Path) -> np.ndarray:
 
 def largest_id(source: ArraySource) -> int:
     """The largest id in `inputs`, −1 where there is none."""
-    blocks = range(0, len(source.inputs), BLOCK_ROWS)
-    return max((int(source.inputs[start : start + BLOCK_ROWS].max(initial=-1)) for start in blocks), default=-1)
+    blocks = (source.inputs[start : start + BLOCK_ROWS] for start in range(0, len(source.inputs), BLOCK_ROWS))
+    return max((int(block.max()) for block in blocks if block.size), default=-1)
 
 
 def good_rows(source: ArraySource, vocabulary: int | None, bad: BadRows) -> Iterator[tuple[np.ndarray, ArrayRows]]:
@@ -111,10 +111,11 @@ def _reasons(inputs: np.ndarray, lengths: np.ndarray, vocabulary: int | None) ->
     """Why rows of a block cannot be used, by place in the block."""
     width = inputs.shape[1]
     reasons: dict[int, str] = {}
-    flat = inputs.reshape(len(inputs), -1)
     if vocabulary is None:
-        for place in np.flatnonzero(~np.isfinite(flat).all(axis=1)):
-            reasons[int(place)] = "a number that is not finite"
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(inputs.astype(np.float32))  # what float64 holds may be beyond float32
+        for place in np.flatnonzero(~finite.all(axis=(1, 2))):
+            reasons[int(place)] = "a number that is not finite in float32"
     else:
         real = np.arange(width) < lengths[:, None]
         for place in np.flatnonzero((((inputs < 0) | (inputs >= vocabulary)) & real).any(axis=1)):

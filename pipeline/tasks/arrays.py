@@ -57,6 +57,7 @@ class Arrays:
         self._check(sources)
         vocabulary = None if self.inputs == "patches" else self.vocabulary or 1 + max(map(largest_id, sources.values()))
         vocabulary = max(vocabulary, self.pad_id + 1) if vocabulary is not None else None
+        pad = 0 if vocabulary is None else self.pad_id
         first = sources["train"]
         bad, codes = BadRows(self.on_bad_row), LabelCodes(first.path)
         answers = first.labels.shape[1]
@@ -64,7 +65,7 @@ class Arrays:
         empty = 0
         for name, source in sources.items():
             for rows, block in good_rows(source, vocabulary, bad):
-                _append(spools, parts_of(self.seed, name, rows, self.validation, self.test), block, codes)
+                _append(spools, parts_of(self.seed, name, rows, self.validation, self.test), block, codes, pad)
                 empty += int(np.sum(block.flags & EMPTY > 0))
         names, order = codes.mapping()
         ragged = first.lengths is not None
@@ -75,7 +76,7 @@ class Arrays:
             kind=self.inputs,
             classes=len(names),
             readout=self.readout or answers,
-            splits=spools.splits(smallest_dtype(len(names)), order, self.pad_id if vocabulary else 0, ragged),
+            splits=spools.splits(smallest_dtype(len(names)), order, pad, ragged),
             source={"name": "arrays", "files": _checksums(paths)},
             vocabulary=vocabulary,
             pad_id=self.pad_id,
@@ -108,8 +109,9 @@ def _dtype(source: ArraySource, vocabulary: int | None) -> Any:
     return np.float32 if dtype.itemsize > 4 else np.uint8 if dtype.kind == "b" else dtype.newbyteorder("=")
 
 
-def _append(spools: Spools, part: np.ndarray, block: ArrayRows, codes: LabelCodes) -> None:
+def _append(spools: Spools, part: np.ndarray, block: ArrayRows, codes: LabelCodes, pad: int) -> None:
     real = np.arange(block.inputs.shape[1]) < block.lengths[:, None]
+    block.inputs[block.flags == EMPTY, :1] = pad  # what stands in an empty row is no content
     labels = np.array([[codes.code(label) for label in row] for row in block.labels.tolist()], np.int32)
     tokens = block.inputs[real].astype(spools.dtype)
     spools.append(part, tokens, block.lengths, labels.reshape(block.labels.shape), block.flags)

@@ -1,63 +1,72 @@
-"""CIFAR-10 as patches: the paper's grey task, its code's colour task, and the Long Range Arena's pixel by pixel.
+"""CIFAR-10 as patches: the paper's grey task, its code's colour task, and two pixel by pixel.
 
 Source: "Pretrained Transformers as Universal Computation Engines" (arXiv 2103.05247), section 2.1: 64 tokens of 16
-numbers, grey 4 × 4 patches; its code feeds 64 tokens of 48, colour patches; its "CIFAR10-LRA" is grey, one pixel a
-token, 1024 tokens. Normalisation is the code's: mean .4914 .4822 .4465 and deviation .2023 .1994 .2010 for colour, .5
-and .5 for grey. Deviation: grey is rounded to a whole level, at most 1/255 off in the numbers that a backbone sees.
-The code augments (crop, flip, rotation); `augment` asks the fine-tune to do so, a cache cannot.
+numbers, grey 4 × 4 patches; its code feeds 64 tokens of 48, colour patches; its "CIFAR10-LRA" (`variant: lra`) is
+grey, one number a token, 1024 tokens. Normalisation is the code's: mean .4914 .4822 .4465 and deviation .2023 .1994
+.2010 for colour, .5 and .5 for grey. Deviation: grey is rounded to a whole level, at most 1/255 off in the numbers that
+a backbone sees. The code augments (crop, flip, rotation); `augment` asks the fine-tune to do so, a cache cannot.
+
+The Long Range Arena's own task (arXiv 2011.04006, `lra_benchmarks/image/input_pipeline.py`), which is another one, is
+`variant: lra_ids`: grey levels as 256 ids, no augmentation, 45 000 / 5000 / 10 000 images. Deviation: the 5000 are
+drawn from the seed, there they are the last tenth of TensorFlow's order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.params import STRICT
-from pipeline.tasks.cifar_files import CLASSES, SIDE, read_batch
-from pipeline.tasks.faults import BadRows, OnBadRow
-from pipeline.tasks.images import LabelledImages, grey, image_splits
+from pipeline.tasks.cifar_files import SIDE, read_batch
+from pipeline.tasks.faults import BadRows
+from pipeline.tasks.image_task import ImageTask, LabelledImages
+from pipeline.tasks.images import WHITE, grey, grey_as_tensorflow
 from pipeline.tasks.places import HERE, Places
-from pipeline.tasks.rules import BRIGHTNESS_LEVELS, lookup, mean_brightness
 from pipeline.tasks.sources import checksums, find_files
 from pipeline.tasks.task import TaskData
 from pipeline.tasks.variants import choices
 
 VARIANTS = {
-    "paper": {"color": "grey", "patch": 4},
-    "code": {"color": "rgb", "patch": 4},
-    "lra": {"color": "grey", "patch": 1},
+    "paper": {"color": "grey", "patch": 4, "inputs": "patches"},
+    "code": {"color": "rgb", "patch": 4, "inputs": "patches"},
+    "lra": {"color": "grey", "patch": 1, "inputs": "patches"},
+    "lra_ids": {"color": "grey", "patch": 1, "inputs": "ids"},
 }
 TRAIN_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST_BATCH = "test_batch"
 FOLDERS = ("cifar-10-batches-py", "cifar-10-batches-bin")
 MEAN = (0.4914, 0.4822, 0.4465)
 DEVIATION = (0.2023, 0.1994, 0.2010)
-WHITE = 255
 
 
 @dataclass(frozen=True, config=STRICT)
-class Cifar10:
-    """`color` and `patch` (side in pixels) are what the variants differ in; `validation` is a share of train.
+class Cifar10(ImageTask):
+    """`color`, `patch` (side in pixels) and `inputs` are what the variants differ in.
 
-    `folder` holds the batches, Python or binary version; without it they are looked for and then downloaded.
+    `folder` holds the batches, Python or binary version.
     """
 
     kind: Literal["cifar10"]
-    seed: int
-    variant: Literal["paper", "code", "lra"]
+    variant: Literal["paper", "code", "lra", "lra_ids"]
     color: Literal["grey", "rgb"] | None = None
     patch: Literal[1, 2, 4, 8] | None = None
+    inputs: Literal["patches", "ids"] | None = None
     augment: Literal["none", "crop_flip_rotate"] = "none"
-    validation: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
-    folder: str | None = None
-    on_bad_row: OnBadRow = "stop"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Cifar10:
+        chosen = choices(self, VARIANTS)
+        if chosen["inputs"] == "ids" and (chosen["color"], chosen["patch"], self.augment) != ("grey", 1, "none"):
+            raise ValueError("inputs: ids are grey levels: they go with color: grey, patch: 1 and augment: none")
+        return self
 
     def load(self, places: Places = HERE) -> TaskData:
-        """The pictures as patches.
+        """The pictures as patches, or pixel by pixel as ids.
 
         Raises:
             MissingSource: the files are nowhere.
@@ -66,19 +75,23 @@ class Cifar10:
         chosen = choices(self, VARIANTS)
         train_paths, test_paths = self._files(places)
         bad = BadRows(self.on_bad_row)
-        train, test = (_read(paths, chosen["color"], bad) for paths in (train_paths, test_paths))
-        return TaskData(
-            kind="patches",
-            classes=CLASSES,
-            readout=1,
-            splits=image_splits(train, test, chosen["patch"], self.validation, self.seed),
+        ids = chosen["inputs"] == "ids"
+        convert = grey_as_tensorflow if ids else grey if chosen["color"] == "grey" else np.asarray
+        train, test = (_read(paths, convert, bad) for paths in (train_paths, test_paths))
+        how = (
+            {"kind": "ids", "vocabulary": WHITE + 1, "cut": lambda images: images.reshape(len(images), SIDE * SIDE)}
+            if ids
+            else normalisation(chosen["color"], chosen["patch"])
+        )
+        return self.data(
+            train,
+            test,
+            image={"side": SIDE, "channels": 3 if chosen["color"] == "rgb" else 1, "patch": chosen["patch"]},
             source={"name": "cifar10", "files": checksums([*train_paths, *test_paths])},
             choices=chosen,
-            image={"side": SIDE, "channels": 3 if chosen["color"] == "rgb" else 1, "patch": chosen["patch"]},
             augment=None if self.augment == "none" else self.augment,
-            rules={"mean brightness": lookup(mean_brightness(WHITE), BRIGHTNESS_LEVELS, CLASSES)},
             counts=bad.counts(),
-            **normalisation(chosen["color"], chosen["patch"]),
+            **how,
         )
 
     def _files(self, places: Places) -> tuple[list[Path], list[Path]]:
@@ -111,7 +124,7 @@ def normalisation(color: str, patch: int) -> dict[str, Any]:
     }
 
 
-def _read(paths: list[Path], color: str, bad: BadRows) -> LabelledImages:
+def _read(paths: list[Path], convert: Callable[[np.ndarray], np.ndarray], bad: BadRows) -> LabelledImages:
     batches = [read_batch(path, bad) for path in paths]
-    images = [grey(batch.images) if color == "grey" else batch.images for batch in batches]
-    return LabelledImages(np.concatenate(images), np.concatenate([batch.labels for batch in batches]))
+    images = np.concatenate([convert(batch.images) for batch in batches])
+    return LabelledImages(images, np.concatenate([batch.labels for batch in batches]))

@@ -13,12 +13,11 @@ import numpy as np
 from jaxtyping import UInt8
 
 from pipeline.tasks.faults import BadRows, BrokenSource
-from pipeline.tasks.images import LabelledImages
+from pipeline.tasks.image_task import CLASSES, LabelledImages
 from pipeline.tasks.safe_pickle import RefusedPickle, plain_data
 
 SIDE = 32
 PICTURE_BYTES = 3 * SIDE * SIDE
-CLASSES = 10
 
 
 def read_batch(path: Path, bad: BadRows) -> LabelledImages:

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import UInt8
 
-from pipeline.tasks import draws
-from pipeline.tasks.task import Block, Split
-
+WHITE = 255
 GREY_WEIGHTS = np.array([0.2989, 0.587, 0.114])
-
-
-@dataclass(frozen=True)
-class LabelledImages:
-    """Images and their class numbers; this much is held in memory, as the files of these data sets are small."""
-
-    images: UInt8[np.ndarray, "image row column *channel"]
-    labels: UInt8[np.ndarray, " image"]
 
 
 def patches_of(
@@ -48,28 +36,13 @@ def grey(images: UInt8[np.ndarray, "image row column 3"]) -> UInt8[np.ndarray, "
     return np.rint(images @ GREY_WEIGHTS).astype(np.uint8)
 
 
+def grey_as_tensorflow(images: UInt8[np.ndarray, "image row column 3"]) -> UInt8[np.ndarray, "image row column"]:
+    """Luma as `tf.image.rgb_to_grayscale` makes it of bytes: in float32, times 255.5, cut off."""
+    unit = images.astype(np.float32) * np.float32(1 / WHITE)
+    return (unit @ GREY_WEIGHTS.astype(np.float32) * np.float32(WHITE + 0.5)).astype(np.uint8)
+
+
 def padded(images: UInt8[np.ndarray, "image row column"], side: int) -> UInt8[np.ndarray, "image {side} {side}"]:
     """Images with a black border of equal width, `side` pixels a side in all."""
     margin = (side - images.shape[1]) // 2
     return np.pad(images, ((0, 0), (margin, margin), (margin, margin)))
-
-
-def image_splits(
-    train: LabelledImages, test: LabelledImages, patch: int, validation: float, seed: int
-) -> dict[str, Split]:
-    """Train, validation and test; the share `validation` of train is drawn from the seed, never from test."""
-    shuffled = draws.permutation(seed, "validation", len(train.labels))
-    held = round(validation * len(shuffled))
-    return {
-        "train": _split(train, np.sort(shuffled[held:]), patch),
-        "validation": _split(train, np.sort(shuffled[:held]), patch),
-        "test": _split(test, np.arange(len(test.labels)), patch),
-    }
-
-
-def _split(source: LabelledImages, rows: np.ndarray, patch: int) -> Split:
-    def read(start: int, stop: int) -> Block:
-        here = rows[start:stop]
-        return Block(patches_of(source.images[here], patch), source.labels[here][:, None])
-
-    return Split(len(rows), read)

@@ -62,11 +62,11 @@ def _real(block: Block) -> np.ndarray:
 
 def _values(block: Block, ids: np.ndarray | None) -> np.ndarray:
     if ids is None:
-        return block.inputs.reshape(len(block), -1).astype(np.float32)
+        return block.inputs.reshape(len(block), int(np.prod(block.inputs.shape[1:]))).astype(np.float32)
     place = np.searchsorted(ids, block.inputs).clip(max=len(ids) - 1)
     known = (ids[place] == block.inputs) & _real(block)
     row = np.broadcast_to(np.arange(len(block))[:, None], place.shape)
-    counts = np.bincount((row * len(ids) + place)[known], minlength=len(block) * len(ids)).reshape(len(block), -1)
+    counts = np.bincount((row * len(ids) + place)[known], minlength=len(block) * len(ids)).reshape(-1, len(ids))
     first = (ids == block.inputs[:, :1]) & _real(block)[:, :1]
     return np.concatenate([counts, first], axis=1).astype(np.float32)
 
@@ -87,7 +87,7 @@ def linear_model(task: TaskData) -> tuple[Predictor, dict[str, Any]]:
 def _fitted(task: TaskData) -> tuple[Predictor, dict[str, Any]]:
     rows = _rows(task)
     train, validation = task.splits["train"].sample(rows), task.splits["validation"].sample(rows)
-    inputs = RawInputs.fit(train, task.vocabulary)
+    inputs = RawInputs.fit(train, _counted(task))
     x, x_validation = inputs(train), inputs(validation)
     if train.labels.shape[1] * task.classes <= MOST_LOGISTIC:
         name = "logistic regression"
@@ -109,9 +109,14 @@ def _fitted(task: TaskData) -> tuple[Predictor, dict[str, Any]]:
     return predict, {"model": name, "train_rows": len(train), "validation_rows": len(validation)}
 
 
+def _counted(task: TaskData) -> int | None:
+    """How many ids there are to count; None for patches, and for an image's ids, which are brightness: numbers."""
+    return None if task.image is not None else task.vocabulary
+
+
 def _rows(task: TaskData) -> int:
-    inputs = task.splits["train"].read(0, 0).inputs
-    values = int(np.prod(inputs.shape[1:])) if task.vocabulary is None else 2 * min(IDS_COUNTED, task.vocabulary)
+    inputs, vocabulary = task.splits["train"].read(0, 0).inputs, _counted(task)
+    values = int(np.prod(inputs.shape[1:])) if vocabulary is None else 2 * min(IDS_COUNTED, vocabulary)
     return min(MOST_ROWS, max(1, MOST_NUMBERS // values))
 
 
@@ -173,4 +178,4 @@ def _targets(labels: np.ndarray, classes: int) -> np.ndarray:
     if classes == 2:
         return labels.astype(np.float32) * 2 - 1
     one_hot = labels[:, :, None] == np.arange(classes)
-    return one_hot.reshape(len(labels), -1).astype(np.float32)
+    return one_hot.reshape(len(labels), labels.shape[1] * classes).astype(np.float32)

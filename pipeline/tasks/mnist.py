@@ -10,18 +10,17 @@ installs the latter.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from pipeline.params import STRICT
-from pipeline.tasks.faults import BadRows, BrokenSource, OnBadRow
+from pipeline.tasks.faults import BadRows, BrokenSource
 from pipeline.tasks.idx import read_idx
-from pipeline.tasks.images import LabelledImages, image_splits, padded
+from pipeline.tasks.image_task import CLASSES, ImageTask, LabelledImages
+from pipeline.tasks.images import WHITE, padded
 from pipeline.tasks.places import HERE, Places
-from pipeline.tasks.rules import BRIGHTNESS_LEVELS, lookup, mean_brightness
 from pipeline.tasks.sources import checksums, find_files
 from pipeline.tasks.task import TaskData
 from pipeline.tasks.variants import choices
@@ -30,24 +29,16 @@ VARIANTS = {"paper": {"side": 32}, "code": {"side": 28}}
 FILES = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 SIDE = 28
-CLASSES = 10
 
 
 @dataclass(frozen=True, config=STRICT)
-class Mnist:
-    """`side` of the images in pixels, after a black border, and of a `patch`; the share held out of train.
-
-    `folder` holds the four IDX files, plain or .gz; without it they are looked for and then downloaded.
-    """
+class Mnist(ImageTask):
+    """`side` of the images in pixels, after a black border, and of a `patch`; `folder` holds the four IDX files."""
 
     kind: Literal["mnist", "fashion_mnist"]
-    seed: int
     variant: Literal["paper", "code"]
     side: Literal[28, 32] | None = None
     patch: Literal[1, 2, 4] = 4
-    validation: Annotated[float, Field(gt=0, lt=0.5)] = 0.1
-    folder: str | None = None
-    on_bad_row: OnBadRow = "stop"
 
     def load(self, places: Places = HERE) -> TaskData:
         """The images as patches.
@@ -60,16 +51,13 @@ class Mnist:
         paths = self._files(places)
         bad = BadRows(self.on_bad_row)
         train, test = (read_images(paths, part, bad, chosen["side"]) for part in ("train", "t10k"))
-        return TaskData(
-            kind="patches",
-            classes=CLASSES,
-            readout=1,
-            scale=1 / 255,
-            splits=image_splits(train, test, self.patch, self.validation, self.seed),
+        return self.data(
+            train,
+            test,
+            image={"side": chosen["side"], "channels": 1, "patch": self.patch},
+            scale=1 / WHITE,
             source={"name": self.kind, "files": checksums(paths.values())},
             choices=chosen,
-            image={"side": chosen["side"], "channels": 1, "patch": self.patch},
-            rules={"mean brightness": lookup(mean_brightness(255), BRIGHTNESS_LEVELS, CLASSES)},
             counts=bad.counts(),
         )
 

@@ -6,6 +6,7 @@ reads, tokenizes and writes to scratch, and lengths and labels are known at its 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
@@ -30,7 +31,7 @@ from pipeline.tasks.task import EMPTY, SPLITS, TRUNCATED, TaskData
 from pipeline.tasks.text_files import Columns, read_rows
 from pipeline.tasks.tokenizer import TextTokenizer, TokenizerSource
 
-BATCH = 1024
+BATCH = 2048
 
 ShareOrFile = Annotated[float, Field(ge=0, lt=0.5)] | str
 """A share of the train file, or a file of its own."""
@@ -130,20 +131,20 @@ class TokenizedBatch:
 def tokenized(
     rows: Iterator[tuple[str, int | str]], tokenizer: TextTokenizer, codes: LabelCodes
 ) -> Iterator[TokenizedBatch]:
-    """The rows as ids, in order, a thousand at a time.
+    """The rows as ids, in order, two thousand at a time.
 
-    The next rows are read while these are tokenized: the tokenizer does not hold Python's lock.
+    The tokenizer does not hold Python's lock: while it works on one batch, the ids of the one before become arrays
+    and the next rows are read. At most three batches are in memory.
     """
-    waiting: tuple[np.ndarray, Future[Any]] | None = None
-    with ThreadPoolExecutor(1) as worker:
+    waiting: deque[tuple[np.ndarray, Future[Any]]] = deque()
+    with ThreadPoolExecutor(2) as workers:
         while batch := list(islice(rows, BATCH)):
             labels = np.array([[codes.code(label)] for _, label in batch], np.int32)
-            job = worker.submit(tokenizer.encode, [text for text, _ in batch])
-            if waiting is not None:
-                yield _finished(*waiting)
-            waiting = (labels, job)
-        if waiting is not None:
-            yield _finished(*waiting)
+            waiting.append((labels, workers.submit(tokenizer.encode, [text for text, _ in batch])))
+            if len(waiting) > 2:
+                yield _finished(*waiting.popleft())
+        while waiting:
+            yield _finished(*waiting.popleft())
 
 
 def _finished(labels: np.ndarray, job: Future[Any]) -> TokenizedBatch:

@@ -37,6 +37,9 @@ def write_results(folder: Path) -> Path:
     write_json(folder / f"metrics/probe/{key}.json", probe)
     tuned = {"test_accuracy": 0.94, "trained_parameters": 34, "examples_seen": 1000}
     write_json(folder / f"metrics/finetune/{key}.json", {**tuned, "test_answers": 50, "floors": FLOORS})
+    task = {"choices": {"split": "same"}, "examples": {"train": 100, "validation": 9, "test": 50}, "floors": FLOORS}
+    counts = {"truncated": 0, "bad_rows": 3, "dropped_as_too_long": {"train": 2, "test": 0}}
+    write_json(folder / "metrics/tasks/bit_xor.json", {**task, "repeats": {"test in train": 7}, "counts": counts})
     program = {"name": "xor", "kind": "task", "accuracy": 1.0, "examples": 64, "layers": 4, "width": 98, "steps": 13}
     other = {"name": "gcd", "kind": "program"}
     write_json(folder / "metrics/programs.json", [other, {**program, "flops_per_example": 1000}])

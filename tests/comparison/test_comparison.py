@@ -71,6 +71,17 @@ def test_every_form_of_the_table_says_the_same(written):
     assert metrics["bit_xor"]["b"]["logistic"]["accuracy"] == 0.8
 
 
+def test_the_report_says_how_each_task_was_made_and_what_was_counted(results, written):
+    floors = "linear model on raw inputs 0.900, majority class 0.100"
+    counts = "bad rows 3, dropped as too long train 2"
+    line = f"| bit_xor | split same | train 100, validation 9, test 50 | {floors} | test in train 7 | {counts} |"
+    assert line in (written / "report/table.md").read_text()
+    assert "dropped as too long train 2" in (written / "report/index.html").read_text()
+    (results / "metrics/tasks/bit_xor.json").unlink()
+    with pytest.raises(PermafrostError, match=r"bit_xor.json is missing\s+to mend: dvc repro prepare@bit_xor"):
+        write_comparison(results, ("bit_xor",), ("b",))
+
+
 def test_metrics_hold_nothing_that_a_clock_says(results, written):
     CostRecord("cache", "bit_xor-b", 60.0, 600, 1, "cpu", 100).write(results / "data/cost")
     write_comparison(results, ("bit_xor",), ("b",))
@@ -114,6 +125,7 @@ def test_one_layer_makes_no_sweep(results):
 def test_names_are_escaped(results):
     for path in results.rglob("*bit_xor-b*"):
         path.rename(path.with_name(path.name.replace("bit_xor-b", "t-<i>")))
+    (results / "metrics/tasks/bit_xor.json").rename(results / "metrics/tasks/t.json")
     write_comparison(results, ("t",), ("<i>",))
     assert "<i>" not in re.sub(r"(?s)<svg.*?</svg>", "", (results / "report/index.html").read_text())
 

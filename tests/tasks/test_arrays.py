@@ -67,6 +67,34 @@ def test_ids_have_a_vocabulary_and_lengths(tmp_path: Path) -> None:
     assert block.lengths.tolist() == [max(1, length) for length in lengths]
     assert block.flags.tolist() == [EMPTY if length == 0 else 0 for length in lengths]
     np.testing.assert_array_equal(block.inputs[1], [*IDS[1, :3], 9, 9, 9])
+    assert block.inputs[2].tolist() == [9] * 6
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", ">u2", "i4", "u8", "i8"])
+def test_ids_of_every_whole_dtype_are_read(tmp_path: Path, dtype: str) -> None:
+    path = written(tmp_path / "mine", "npy", inputs=IDS.astype(dtype), labels=LABELS)
+    task = arrays(path, "ids").load(places(tmp_path))
+    assert task.vocabulary == 9
+    np.testing.assert_array_equal(task.splits["train"].read(0, 50).inputs, IDS)
+
+
+@pytest.mark.parametrize(("kind", "rest"), [("patches", (4, 3)), ("ids", (6,))])
+def test_no_rows_are_a_valid_empty_task(tmp_path: Path, kind: str, rest: tuple[int, ...]) -> None:
+    path = written(tmp_path / "mine", "npz", inputs=np.zeros((0, *rest), np.uint8), labels=LABELS[:0])
+    task = arrays(path, kind).load(places(tmp_path))
+    assert [len(split) for split in task.splits.values()] == [0, 0, 0]
+    assert task.splits["train"].read(0, 0).inputs.shape == (0, 1, *rest[1:])
+
+
+def test_what_stands_in_an_empty_row_is_no_content(tmp_path: Path) -> None:
+    inputs = PATCHES.copy()
+    inputs[0, 0] = np.nan
+    path = written(tmp_path / "mine", "npy", inputs=inputs, labels=LABELS, lengths=np.array([0] + [4] * 49))
+    with pytest.raises(BrokenSource, match="row 0: a number that is not finite"):
+        arrays(path).load(places(tmp_path / "a"))
+    inputs[0, 0] = 7
+    np.save(path / "inputs.npy", inputs)
+    assert not arrays(path).load(places(tmp_path / "b")).splits["train"].read(0, 1).inputs.any()
 
 
 def test_several_answers_are_read_off_as_many_tokens_unless_params_say_otherwise(tmp_path: Path) -> None:
@@ -106,6 +134,7 @@ def broken(values: np.ndarray, row: int, value: float) -> np.ndarray:
 BAD = [
     ("patches", {"inputs": broken(PATCHES, 7, np.nan)}, {}, "row 7: a number that is not finite"),
     ("patches", {"inputs": broken(PATCHES, 7, np.inf)}, {}, "row 7: a number that is not finite"),
+    ("patches", {"inputs": broken(PATCHES.astype("f8"), 7, 1e39)}, {}, "row 7: a number that is not finite in float32"),
     ("ids", {"inputs": broken(IDS, 7, -1)}, {}, "row 7: an id that is not one of 0 to 8"),
     ("ids", {"inputs": broken(IDS, 7, 30)}, {"vocabulary": 20}, "row 7: an id that is not one of 0 to 19"),
     ("ids", {"inputs": IDS, "lengths": np.array([6] * 7 + [7] + [6] * 42)}, {}, "row 7: length 7 is not one of 0 to 6"),

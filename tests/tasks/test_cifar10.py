@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +7,9 @@ import pytest
 
 from pipeline.tasks.cifar10 import Cifar10, normalisation
 from pipeline.tasks.faults import BrokenSource, MissingSource
+from pipeline.tasks.floors import floors
 from pipeline.tasks.places import Places
+from pipeline.tasks.task import Split
 from tests.tasks.files import RunsCode, cifar_batch, write_cifar
 
 
@@ -49,6 +52,33 @@ def test_grey_is_torchvisions_to_within_half_a_level(tmp_path: Path) -> None:
     assert np.abs(stored - exact).max() <= 0.5
 
 
+def test_lras_own_task_is_grey_levels_as_ids(tmp_path: Path) -> None:
+    written = write_cifar(tmp_path)
+    task = cifar(tmp_path, "lra_ids").load()
+    block = task.splits["test"].read(0, 6)
+    assert (task.kind, task.vocabulary, block.inputs.shape, block.inputs.dtype) == ("ids", 256, (6, 1024), np.uint8)
+    assert [len(split) for split in task.splits.values()] == [27, 3, 6]
+    exact = (colour(written["test_batch"][0]) @ np.array([0.2989, 0.587, 0.114])).reshape(6, 1024)
+    cut_off = np.floor(exact * (255.5 / 255) + 1e-4)  # float32 may fall on either side of a whole number
+    assert (block.inputs == cut_off).mean() > 0.999
+    assert np.abs(block.inputs - exact).max() <= 1
+
+
+def test_ids_are_never_coloured_nor_augmented(tmp_path: Path) -> None:
+    for changes in ({"color": "rgb"}, {"patch": 4}, {"augment": "crop_flip_rotate"}):
+        with pytest.raises(ValueError, match="inputs: ids are grey levels: they go with color: grey"):
+            cifar(tmp_path, "lra_ids", **changes)
+
+
+def test_the_linear_floor_of_ids_takes_brightness_for_a_number(tmp_path: Path) -> None:
+    write_cifar(tmp_path)
+    ids = cifar(tmp_path, "lra_ids").load()
+    blocks = {name: split.read(0, len(split)) for name, split in ids.splits.items()}
+    splits = {name: Split.of(block.inputs[..., None], block.labels) for name, block in blocks.items()}
+    numbers = replace(ids, kind="patches", vocabulary=None, splits=splits)
+    assert floors(ids) == floors(numbers)
+
+
 def test_normalisation_is_the_codes() -> None:
     scheme = normalisation("rgb", 2)
     pixel = np.array([255, 0, 128] * 4)
@@ -62,7 +92,7 @@ def test_normalisation_is_the_codes() -> None:
 def test_choices_are_recorded_and_augmentation_is_an_attribute(tmp_path: Path) -> None:
     write_cifar(tmp_path)
     task = cifar(tmp_path, "paper", color="rgb", augment="crop_flip_rotate").load()
-    assert task.choices == {"variant": "paper", "color": "rgb", "patch": 4}
+    assert task.choices == {"variant": "paper", "color": "rgb", "patch": 4, "inputs": "patches"}
     assert task.augment == "crop_flip_rotate"
     assert task.image == {"side": 32, "channels": 3, "patch": 4}
     assert cifar(tmp_path, "paper").load().augment is None

@@ -106,6 +106,20 @@ def test_a_sample_is_spread_over_a_sorted_split() -> None:
     assert np.bincount(sample.labels[:, 0]).tolist() == pytest.approx([10] * 10, abs=1)
 
 
+@pytest.mark.parametrize("classes", [3, 80])
+@pytest.mark.parametrize(("kind", "shape"), [("ids", (5,)), ("patches", (4, 2))])
+def test_a_linear_model_needs_no_validation(kind: str, shape: tuple[int, ...], classes: int) -> None:
+    def split(rows: int) -> Split:
+        inputs = RANDOM.integers(0, 9, (rows, *shape)).astype(np.uint8)
+        return Split.of(inputs, (np.arange(rows) % classes).astype(np.uint8)[:, None])
+
+    splits = {"train": split(200), "validation": split(0), "test": split(20)}
+    task = TaskData(kind, classes, 1, splits, {}, vocabulary=9 if kind == "ids" else None)  # pyright: ignore[reportArgumentType]
+    found, notes = floors_with_notes(task)
+    assert 0 <= found["linear model on raw inputs"] <= 1
+    assert notes["validation_rows"] == 0
+
+
 def test_there_are_no_floors_without_test_or_train_and_one_class_has_one() -> None:
     empty = Split.of(np.zeros((0, 2, 1), np.uint8), np.zeros((0, 1), np.uint8))
     some = Split.of(np.zeros((4, 2, 1), np.uint8), np.zeros((4, 1), np.uint8))
