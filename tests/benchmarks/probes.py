@@ -28,6 +28,7 @@ from pipeline.probes.judge import stacked
 from pipeline.probes.logistic import fit_path
 from pipeline.probes.probe import layer_moments, open_rows, splits_of, standardise
 from pipeline.probes.ridge import Spectrum, ridge_path
+from tests.benchmarks.rows import finish, row
 from tests.probes.stores import write_store
 
 WIDTH, CLASSES = 768, 10
@@ -109,7 +110,7 @@ def ridge_row(store: FeatureStore) -> dict[str, Any]:
     for _ in range(5):
         product = min(product, timed(lambda: x.T @ x)[0])
         ours = min(ours, timed(lambda: ridge(store))[0])
-    return row(f"ridge path, {len(x)} rows, store to result", ours / product, "× of XᵀX in float32", "<= 2")
+    return row(f"ridge path, {len(x)} rows, store to result", ours / product, "× of XᵀX in float32", at_most=2)
 
 
 def logistic_rows(store: FeatureStore) -> list[dict[str, Any]]:
@@ -119,8 +120,8 @@ def logistic_rows(store: FeatureStore) -> list[dict[str, Any]]:
     second, (loss, epochs) = timed(lambda: logistic(store))
     ours = min(first, second)
     return [
-        row("logistic path", theirs / ours, "× faster than scikit-learn", ">= 10"),
-        row("logistic path, best validation loss above scikit-learn's", loss - wanted, "nats", "<= 0.0001"),
+        row("logistic path", theirs / ours, "× faster than scikit-learn", at_least=10),
+        row("logistic path, best validation loss above scikit-learn's", loss - wanted, "nats", at_most=0.0001),
         row("logistic path, seconds", ours, "s"),
         row("logistic path, passes over train", epochs, "passes"),
     ]
@@ -134,7 +135,7 @@ def memory_row(folder: Path) -> dict[str, Any]:
         "b.ridge(store, 0); b.logistic_pass(store); print(peak_memory_bytes())"
     )
     done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
-    return row("peak memory, streaming", int(done.stdout) / (1 << 20), "MiB", "<= 1024")
+    return row("peak memory, streaming", int(done.stdout) / (1 << 20), "MiB", at_most=1024)
 
 
 def logistic_pass(store: FeatureStore) -> None:
@@ -156,17 +157,8 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
         probe, tuned = (json.loads(file.read_bytes()) for file in (path, other))
         if probe["seconds_per_epoch"]:
             ratio = tuned["seconds_per_epoch"] / probe["seconds_per_epoch"]
-            rows.append(row(f"FPT epoch over probe epoch, {key}", ratio, "×", ">= 2000"))
+            rows.append(row(f"FPT epoch over probe epoch, {key}", ratio, "×", at_least=2000))
     return rows
-
-
-def row(name: str, value: float, unit: str, must: str | None = None) -> dict[str, Any]:
-    """One row of the table."""
-    holds = None
-    if must is not None:
-        relation, bound = must.split()
-        holds = value <= float(bound) if relation == "<=" else value >= float(bound)
-    return {"name": name, "value": round(float(value), 5), "unit": unit, "must": must, "holds": holds}
 
 
 @click.command()
@@ -184,13 +176,7 @@ def main(output: Path | None, device: str, quick: bool, costs: Path) -> None:
         rows += epoch_rows(costs)
         write_wide(Path(folder) / "m", 1_000_000 // share)
         rows.append(memory_row(Path(folder) / "m"))
-    for one in rows:
-        mark = "" if one["must"] is None else f"  must be {one['must']}: {'holds' if one['holds'] else 'FAILS'}"
-        click.echo(f"{one['name']:58} {one['value']:12,.4f} {one['unit']}{mark}")
-    if output is not None:
-        output.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    if any(one["holds"] is False for one in rows):
-        raise SystemExit(1)
+    finish(rows, output)
 
 
 def write_wide(path: Path, rows: int) -> None:
