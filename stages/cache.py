@@ -13,6 +13,7 @@ from stages.command import (
     device_option,
     feature_names,
     reports_errors,
+    scheduler_option,
     task_option,
     work_option,
 )
@@ -23,14 +24,7 @@ from stages.command import (
 @backbone_option
 @device_option
 @work_option
-@click.option(
-    "--scheduler",
-    default="inline",
-    show_default=True,
-    envvar="PERMAFROST_SCHEDULER",
-    show_envvar=True,
-    help="inline, local:N for N processes, or the address of a Dask scheduler, tls://host:port.",
-)
+@scheduler_option
 @click.option(
     "--fresh", is_flag=True, envvar="PERMAFROST_FRESH", show_envvar=True, help="Compute anew what was already computed."
 )

@@ -24,16 +24,34 @@ from pipeline.features.layout import plan_layout
 from pipeline.features.store import SCHEMA
 from pipeline.features.write import create_store, write_shard
 from pipeline.identity import write_manifest
+from pipeline.probes.fitting import Splits
 from pipeline.probes.judge import stacked
+from pipeline.probes.layer_moments import layer_moments
 from pipeline.probes.logistic import fit_path
-from pipeline.probes.probe import layer_moments, open_rows, splits_of, standardise
+from pipeline.probes.probe import Where, open_rows, standardise
 from pipeline.probes.ridge import Spectrum, ridge_path
+from pipeline.probes.settings import ProbeSettings
 from tests.benchmarks.rows import finish, row
 from tests.probes.stores import write_store
 
 WIDTH, CLASSES = 768, 10
 PENALTIES = tuple(float(f"{value:.0e}") for value in np.logspace(0, -4, 12))
 BLOCK = 20_000
+SETTINGS = ProbeSettings(
+    methods=("logistic", "ridge"),
+    penalties=PENALTIES,
+    iterations=500,
+    class_weights=None,
+    neighbours=20,
+    sgd_epochs=3,
+    sgd_batch=32,
+    lasso_penalty=0.001,
+    lasso_iterations=30,
+    lasso_shares=(0.1,),
+    fractions=(),
+    seed=0,
+    threads=1,
+)
 
 
 def split(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -60,10 +78,10 @@ def make(folder: Path, rows: int) -> FeatureStore:
 
 def ridge(store: FeatureStore, memory: int = 1 << 32) -> float:
     """Store to result: read, moments, every penalty, choice on validation, one score on test; its accuracy."""
-    rows = open_rows(store, memory)
+    rows = open_rows(store, SETTINGS, Where(memory))
     moments = layer_moments(rows["train"])
     standardise(rows, moments)
-    splits = splits_of(rows, "final")
+    splits = Splits.of(rows, "final")
     models = [model for _, model in ridge_path(moments["final"], Spectrum.of(moments["final"]), PENALTIES, CLASSES)]
     judged = stacked(models, splits.validation)
     best = max(range(len(models)), key=lambda i: judged[i].accuracy or 0.0)
@@ -72,10 +90,10 @@ def ridge(store: FeatureStore, memory: int = 1 << 32) -> float:
 
 def logistic(store: FeatureStore, memory: int = 1 << 32) -> tuple[float, int]:
     """Store to the best validation loss of the path, and the passes over train."""
-    rows = open_rows(store, memory)
+    rows = open_rows(store, SETTINGS, Where(memory))
     moments = layer_moments(rows["train"])
     standardise(rows, moments)
-    splits = splits_of(rows, "final")
+    splits = Splits.of(rows, "final")
     path = fit_path(splits.train, Spectrum.of(moments["final"]), PENALTIES, 500)
     return min(one.loss for one in stacked([fit.model for fit in path], splits.validation)), sum(f.epochs for f in path)
 
@@ -140,10 +158,10 @@ def memory_row(folder: Path) -> dict[str, Any]:
 
 def logistic_pass(store: FeatureStore) -> None:
     """A few streamed passes of one logistic fit: every further one is the same."""
-    rows = open_rows(store, 0)
+    rows = open_rows(store, SETTINGS, Where(0))
     moments = layer_moments(rows["train"])
     standardise(rows, moments)
-    fit_path(splits_of(rows, "final").train, Spectrum.of(moments["final"]), (1.0,), 2)
+    fit_path(Splits.of(rows, "final").train, Spectrum.of(moments["final"]), (1.0,), 2)
 
 
 def epoch_rows(folder: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,70 @@
+"""The loss of multinomial logistic regression and its gradient, in one pass over the rows.
+
+A row may have several answers, each with a softmax of its own over the classes; their cross-entropies add up. Products
+run in float32, sums over blocks in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from pipeline.probes.arrays import Array, library, like, to_numpy
+from pipeline.probes.moments import targets
+from pipeline.probes.rows import Block, Source
+
+PIECE_BYTES = 3 << 17
+"""Of rows that are worked on at a time on a processor: both products find them in its cache."""
+
+
+@dataclass
+class Pass:
+    """Sums over rows: what they weigh, the loss, its gradient, and the squares of the probabilities given."""
+
+    by_weight: Float64[np.ndarray, "feature score"]
+    by_bias: Float64[np.ndarray, "score"]
+    loss: float = 0.0
+    squares: float = 0.0
+    rows: float = 0.0
+
+
+def cross_entropy_pass(
+    source: Source, weight: Float64[np.ndarray, "feature score"], bias: Float64[np.ndarray, "score"]
+) -> Pass:
+    """With P = softmax(XW + b) and targets Y, both weighted: Σ −Y log P, and its gradient Xᵀ(P − Y)."""
+    total = Pass(np.zeros_like(weight), np.zeros_like(bias))
+    for block in source:
+        _add(total, block, like(block.x, weight), like(block.x, bias), source.classes)
+    return total
+
+
+def _add(total: Pass, block: Block, weight: Array, bias: Array, classes: int) -> None:
+    y = like(block.x, targets(block.labels, classes)).reshape(len(block.x), -1, classes)
+    weights = None if block.weights is None else like(block.x, block.weights)[:, :, None]
+    row_weights = block.row_weights
+    total.rows += len(block.x) if row_weights is None else float(row_weights.sum(dtype=np.float64))
+    on_processor = isinstance(block.x, np.ndarray)
+    step = max(16, PIECE_BYTES // (4 * weight.shape[0])) if on_processor else len(block.x)
+    xp, bias = library(block.x), bias.reshape(-1, classes)
+    errors = xp.empty_like(y)
+    for start in range(0, len(block.x), step):
+        x, one_hot, p = (part[start : start + step] for part in (block.x, y, errors))
+        scores = (x @ weight).reshape(one_hot.shape)
+        scores += bias
+        scores -= xp.amax(scores, axis=-1, keepdims=True)
+        picked = scores if weights is None else scores * weights[start : start + step]
+        total.loss -= float(xp.vdot(picked.reshape(-1), one_hot.reshape(-1)))
+        xp.exp(scores, out=p)
+        norm = xp.sum(p, axis=-1, keepdims=True)
+        p /= norm
+        log_norm = xp.log(norm)
+        total.squares += float(xp.vdot(p.reshape(-1), p.reshape(-1)))
+        p -= one_hot
+        if weights is not None:
+            p *= weights[start : start + step]
+            log_norm *= weights[start : start + step]
+        total.loss += float(log_norm.sum())
+        total.by_weight += to_numpy(x.T @ p.reshape(len(x), -1))
+    total.by_bias += to_numpy(xp.sum(errors.reshape(len(block.x), -1), axis=0, dtype=xp.float64))
