@@ -17,6 +17,8 @@ from pipeline.probes.rows import Block, Source
 
 PIECE_BYTES = 3 << 17
 """Of rows that are worked on at a time on a processor: both products find them in its cache."""
+SAFE = 60.0
+"""Scores within this need no shift before `exp`: neither it nor a sum of it leaves float32."""
 
 
 @dataclass
@@ -42,29 +44,31 @@ def cross_entropy_pass(
 
 def _add(total: Pass, block: Block, weight: Array, bias: Array, classes: int) -> None:
     y = like(block.x, targets(block.labels, classes)).reshape(len(block.x), -1, classes)
-    weights = None if block.weights is None else like(block.x, block.weights)[:, :, None]
+    weights = None if block.weights is None else like(block.x, block.weights)
     row_weights = block.row_weights
     total.rows += len(block.x) if row_weights is None else float(row_weights.sum(dtype=np.float64))
     on_processor = isinstance(block.x, np.ndarray)
     step = max(16, PIECE_BYTES // (4 * weight.shape[0])) if on_processor else len(block.x)
-    xp, bias = library(block.x), bias.reshape(-1, classes)
+    xp, bias, ones = library(block.x), bias.reshape(-1, classes), like(block.x, np.ones(classes))
     errors = xp.empty_like(y)
+    norms = xp.empty_like(like(block.x, block.labels))
     for start in range(0, len(block.x), step):
-        x, one_hot, p = (part[start : start + step] for part in (block.x, y, errors))
+        here = slice(start, start + step)
+        x, one_hot, p, norm = block.x[here], y[here], errors[here], norms[here]
         scores = (x @ weight).reshape(one_hot.shape)
         scores += bias
-        scores -= xp.amax(scores, axis=-1, keepdims=True)
-        picked = scores if weights is None else scores * weights[start : start + step]
+        if not (scores.max() < SAFE and scores.min() > -SAFE):
+            scores -= xp.amax(scores, axis=-1, keepdims=True)
+        picked = scores if weights is None else scores * weights[here, :, None]
         total.loss -= float(xp.vdot(picked.reshape(-1), one_hot.reshape(-1)))
         xp.exp(scores, out=p)
-        norm = xp.sum(p, axis=-1, keepdims=True)
-        p /= norm
-        log_norm = xp.log(norm)
+        xp.matmul(p, ones, out=norm)
+        p /= norm[:, :, None]
         total.squares += float(xp.vdot(p.reshape(-1), p.reshape(-1)))
         p -= one_hot
         if weights is not None:
-            p *= weights[start : start + step]
-            log_norm *= weights[start : start + step]
-        total.loss += float(log_norm.sum())
+            p *= weights[here, :, None]
         total.by_weight += to_numpy(x.T @ p.reshape(len(x), -1))
+    log_norms = xp.log(norms) if weights is None else xp.log(norms) * weights
+    total.loss += float(xp.sum(log_norms, dtype=xp.float64))
     total.by_bias += to_numpy(xp.sum(errors.reshape(len(block.x), -1), axis=0, dtype=xp.float64))

@@ -10,9 +10,9 @@ import numpy as np
 
 from pipeline.costs.flops import gram_flops, logistic_epoch_flops
 from pipeline.costs.record import Clock
-from pipeline.probes.arrays import to_numpy
+from pipeline.probes.arrays import Array, to_numpy
 from pipeline.probes.head2toe import group_lasso, most_relevant, relevance
-from pipeline.probes.judge import Judged, details, judge, stacked
+from pipeline.probes.judge import Score, details, judge, score_path
 from pipeline.probes.linear import LinearModel
 from pipeline.probes.logistic import Fit, fit_path
 from pipeline.probes.moments import Moments, source_moments
@@ -163,7 +163,7 @@ def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSetti
             path = [Fit(penalty, model, 1, True) for penalty, model in models]
         else:
             path = fit_path(train, spectrum, settings.penalties, settings.iterations)
-    judged = stacked([fit.model for fit in path], splits.validation)
+    judged = score_path([fit.model for fit in path], splits.validation)
     chosen = best(judged)
     fit, model = path[chosen], path[chosen].model
     epochs = 1 if method == "ridge" else sum(fit.epochs for fit in path)
@@ -192,12 +192,12 @@ def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSetti
     return Outcome(metrics, setting_up.seconds + clock.seconds, flops, epoch_seconds)
 
 
-def best(judged: Sequence[Judged]) -> int:
+def best(judged: Sequence[Score]) -> int:
     """The highest accuracy on validation, among equals the lowest loss; without validation the strongest penalty."""
     return max(range(len(judged)), key=lambda i: (judged[i].accuracy or 0.0, -judged[i].loss))
 
 
-def _scored(model: LinearModel, chosen: Judged, splits: Splits, seed: int, probabilities: bool) -> dict[str, Any]:
+def _scored(model: LinearModel, chosen: Score, splits: Splits, seed: int, probabilities: bool) -> dict[str, Any]:
     (tested,) = judge([model.scores], splits.test, splits.readout)
     return {
         "validation_accuracy": chosen.accuracy,
@@ -211,7 +211,7 @@ def _sgd(splits: Splits, settings: ProbeSettings) -> Outcome:
     clock, train, width = Clock(), splits.train, splits.train.width
     with clock.measuring():
         model = fit_sgd(train, width, settings.sgd_epochs, settings.sgd_batch, settings.seed)
-    (chosen,) = judge([model.scores], splits.validation)
+    (chosen,) = score_path([model], splits.validation)
     metrics = {
         "status": "fitted",
         "epochs": settings.sgd_epochs,
@@ -224,7 +224,7 @@ def _sgd(splits: Splits, settings: ProbeSettings) -> Outcome:
 def _neighbours(splits: Splits, settings: ProbeSettings) -> Outcome:
     clock = Clock()
 
-    def scores(x: np.ndarray) -> np.ndarray:
+    def scores(x: Array) -> np.ndarray:
         return nearest_scores(splits.train, to_numpy(x), settings.neighbours)
 
     with clock.measuring():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float32, Integer
+from jaxtyping import Float32, Num
 
 ClassWeights = Literal["balanced"] | dict[int, float] | None
 
 
 def weights_of(
-    wanted: ClassWeights, labels: Integer[np.ndarray, "row answer"], classes: int
+    wanted: ClassWeights, labels: Num[np.ndarray, "row answer"], classes: int
 ) -> Float32[np.ndarray, "class"] | None:
     """The weight of each class; None when all count alike.
 
@@ -24,7 +24,7 @@ def weights_of(
     Raises:
         ValueError: the map names a class that there is not.
     """
-    if wanted is None or not classes:
+    if wanted is None or not classes:  # numbers have no classes
         return None
     if wanted == "balanced":
         counts = np.bincount(labels.ravel(), minlength=classes)
