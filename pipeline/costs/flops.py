@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class TransformerSizes:
     """What decides the count: sizes of the network and its input, how many last tokens are read out, into how many
-    scores each.
+    scores each. Queries and keys of all heads are as wide as the network unless they say otherwise; a gated
+    feed-forward has three matrices.
     """
 
     width: int
@@ -18,6 +19,9 @@ class TransformerSizes:
     readout: int
     features: int
     scores: int
+    query_width: int | None = None
+    key_width: int | None = None
+    gated: bool = False
 
 
 def adapter_flops(sizes: TransformerSizes) -> int:
@@ -31,11 +35,11 @@ def block_flops(sizes: TransformerSizes, last: int) -> int:
     Keys and values are projected for every token; queries, attention, output projection and feed-forward only for
     the wanted ones. Norms, activations and softmax are left out: they are below 1 % of the count.
     """
-    width, tokens = sizes.width, sizes.tokens
-    keys_values = 2 * tokens * width * 2 * width
-    queries_and_output = 2 * last * width * 2 * width
-    attention = 2 * 2 * last * tokens * width
-    feed_forward = 2 * 2 * last * width * sizes.inner_width
+    width, tokens, query_width = sizes.width, sizes.tokens, sizes.query_width or sizes.width
+    keys_values = 2 * tokens * width * 2 * (sizes.key_width or width)
+    queries_and_output = 2 * last * width * 2 * query_width
+    attention = 2 * 2 * last * tokens * query_width
+    feed_forward = 2 * (2 + sizes.gated) * last * width * sizes.inner_width
     return keys_values + queries_and_output + attention + feed_forward
 
 
@@ -59,7 +63,7 @@ def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
     forwards there: both operands of both products carry a gradient, and the fused kernel computes the scores again.
     Adapter and head also get gradients of their own weights.
     """
-    width, tokens = sizes.width, sizes.tokens
+    width, tokens = sizes.query_width or sizes.width, sizes.tokens
     attention = 2 * 2 * width * tokens * ((sizes.layers - 1) * tokens + sizes.readout) if sizes.layers else 0
     blocks = forward_flops(sizes) - adapter_flops(sizes)
     forward = adapter_flops(sizes) + blocks + head_flops(sizes)

@@ -183,10 +183,19 @@ def _cost(
     tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, counts: dict[str, int], key: str
 ) -> CostRecord:
     """The cost of the run that counts. Trained matrices cost one more product of their size in each step."""
-    spec, settings, at = backbone.spec, training.settings, training.at
+    spec, settings, at = backbone.architecture, training.settings, training.at
     features = shape.size if shape.kind == "patches" else 0
     sizes = TransformerSizes(
-        spec.width, spec.layers, spec.inner_width, shape.length, shape.readout, features, shape.scores
+        spec.width,
+        spec.layers,
+        spec.inner_width,
+        shape.length,
+        shape.readout,
+        features,
+        shape.scores,
+        spec.query_width,
+        spec.key_width,
+        spec.gated,
     )
     matrices = counts.get("attention", 0) + counts.get("feedforward", 0)
     step_flops = finetune_step_flops(sizes, settings.batch_size)

@@ -39,7 +39,7 @@ class FrozenPretrainedTransformer(nn.Module):
         else:
             self.embedding = embedding_adapter(table)
         self.backbone = backbone
-        if settings.position_rows == "used":
+        if settings.position_rows == "used" and backbone.position is not None:
             self.backbone.position = nn.Parameter(backbone.position[: shape.length].clone())
         self.readout, self.classes = shape.readout, shape.classes
         self.head = linear_head(width, shape.scores, settings.seed)
