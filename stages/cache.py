@@ -33,13 +33,14 @@ def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fres
     """Write data/features/TASK-BACKBONE: hidden states of the frozen backbone, in Zarr."""
     from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
+    from pipeline.costs.meters import EnergyMeter, measured
     from pipeline.device import pick_device
     from pipeline.extraction.engine import Where, extract, plan_extraction
     from pipeline.extraction.settings import CacheSettings
     from pipeline.params import Params
     from pipeline.tasks.tokens import open_tokens
 
-    params = Params(PARAMS)
+    params, energy = Params(PARAMS), EnergyMeter()
     plan = plan_extraction(
         open_tokens(Path("data/tokens") / task),
         find_backbone(backbone_settings(params, backbone)),
@@ -48,7 +49,8 @@ def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fres
     )
     where = Where(pick_device(device), work, scheduler, certificates(), fresh)
     cost = extract(plan, Path("data/features") / f"{task}-{backbone}", where)
-    cost.write(Path("data/cost"))
+    here = scheduler == "inline" or scheduler.startswith("local:")
+    measured(cost, energy, int(plan.inputs.lengths.sum()), here).write(Path("data/cost"))
 
 
 if __name__ == "__main__":

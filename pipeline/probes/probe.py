@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pipeline.costs.flops import gram_flops
-from pipeline.costs.meters import EnergyMeter
+from pipeline.costs.meters import EnergyMeter, peak_device_bytes
 from pipeline.costs.record import Clock, CostRecord, MethodCost, peak_memory_bytes
 from pipeline.errors import PermafrostError
 from pipeline.execution.cluster import Tls
@@ -82,7 +82,8 @@ def run_probe(
         "learning_curve": curve,
     }
     cost = _cost(outcomes, settings.methods[0], clock.seconds, rows["train"], key)
-    return metrics, replace(cost, device=where.device or "cpu", joules=meter.joules)
+    device = where.device or "cpu"
+    return metrics, replace(cost, device=device, joules=meter.joules, peak_device_bytes=peak_device_bytes(device))
 
 
 def _metrics(outcomes: dict[str, Outcome], first: str, layer: str) -> dict[str, Any]:
