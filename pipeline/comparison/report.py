@@ -150,9 +150,13 @@ def findings(rows: list[Row]) -> list[str]:
             f"{task}: best is {best.label} on {best.backbone} with {best.accuracy:.3f}, "
             f"{standing} the best floor, {floor:.3f} ({name})."
         )
-        below = [f"{row.label} on {row.backbone}" for row in here if row.below_floor]
+        below, above = (
+            [f"{row.label} on {row.backbone}" for row in here if row.below_floor == wanted] for wanted in (True, False)
+        )
         if len(below) == len(here) > 1:
             lines.append(f"{task}: every method is below the best floor.")
+        elif len(below) > len(above):
+            lines.append(f"{task}: below the floor are all but {', '.join(above)}.")
         elif below:
             lines.append(f"{task}: below the floor are {', '.join(below)}.")
         tuned = {row.backbone: row.seconds_per_epoch for row in here if row.method == "finetune"}

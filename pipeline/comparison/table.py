@@ -15,7 +15,7 @@ from pipeline.costs.meters import utilisation
 MIB = 2**20
 
 
-def _optional(value: float | None, form: str, times: float = 1.0) -> str:
+def _optional(value: float | int | None, form: str, times: float = 1.0) -> str:
     return "–" if value is None else form.format(times * value)
 
 
