@@ -11,7 +11,7 @@ from tests.imports import ROOT
 from tests.tiny import run, write_project
 
 PAGE = (ROOT / "docs/using-dvc.md").read_text(encoding="utf-8")
-SHOWS = ("metrics show", "metrics diff", "plots diff", "exp run -S", "exp show", "repro -s -f")
+SHOWS = ("metrics show", "metrics diff", "plots diff", "exp run -S", "exp run --queue", "exp show", "repro -s -f")
 
 
 def steps() -> list[tuple[str, list[str]]]:
@@ -46,5 +46,5 @@ def test_every_command_prints_what_the_page_shows(tmp_path):
     for command, shown in steps():
         printed = shape(run(project, *shlex.split(command)).stdout)
         for line in shown:
-            if piece := line.rstrip("…"):
+            if piece := line.strip("…"):
                 assert shape(piece) in printed, command

@@ -15,8 +15,10 @@ from pipeline.probes.arrays import Array, library, like, to_numpy
 from pipeline.probes.moments import targets
 from pipeline.probes.rows import Block, Source
 
-PIECE_BYTES = 3 << 17
-"""Of rows that are worked on at a time on a processor: both products find them in its cache."""
+PIECE_BYTES, MOST_BYTES = 3 << 17, 2 << 20
+"""Of rows that are worked on at a time on a processor, so that both products find them in its cache."""
+SMALL_PRODUCT = 10**6
+"""rows × features × scores up to which OpenBLAS multiplies in place, without packing: twice as fast when few scores."""
 SAFE = 60.0
 """Scores within this need no shift before `exp`: neither it nor a sum of it leaves float32."""
 
@@ -47,8 +49,7 @@ def _add(total: Pass, block: Block, weight: Array, bias: Array, classes: int) ->
     weights = None if block.weights is None else like(block.x, block.weights)
     row_weights = block.row_weights
     total.rows += len(block.x) if row_weights is None else float(row_weights.sum(dtype=np.float64))
-    on_processor = isinstance(block.x, np.ndarray)
-    step = max(16, PIECE_BYTES // (4 * weight.shape[0])) if on_processor else len(block.x)
+    step = piece_rows(*weight.shape) if isinstance(block.x, np.ndarray) else len(block.x)
     xp, bias, ones = library(block.x), bias.reshape(-1, classes), like(block.x, np.ones(classes))
     errors = xp.empty_like(y)
     norms = xp.empty_like(like(block.x, block.labels))
@@ -72,3 +73,9 @@ def _add(total: Pass, block: Block, weight: Array, bias: Array, classes: int) ->
     log_norms = xp.log(norms) if weights is None else xp.log(norms) * weights
     total.loss += float(xp.sum(log_norms, dtype=xp.float64))
     total.by_bias += to_numpy(xp.sum(errors.reshape(len(block.x), -1), axis=0, dtype=xp.float64))
+
+
+def piece_rows(width: int, scores: int) -> int:
+    """How many rows are worked on at a time on a processor."""
+    wanted = max(PIECE_BYTES // (4 * width), SMALL_PRODUCT // (width * scores))
+    return max(16, min(wanted, MOST_BYTES // (4 * width)) // 16 * 16)

@@ -33,7 +33,6 @@ from pipeline.probes.ridge import Spectrum, ridge_path
 from pipeline.probes.settings import ProbeSettings
 from pipeline.probes.sgd import fit_sgd
 from tests.benchmarks.rows import finish, row
-from tests.benchmarks.training import BASE, BATCH, ours
 from tests.probes.stores import write_store
 
 WIDTH, CLASSES = 768, 10
@@ -174,6 +173,8 @@ def paper_rows(store: FeatureStore) -> list[dict[str, Any]]:
     The fine-tune's epoch is that many equal steps, of which three are timed.
     """
     import torch
+
+    from tests.benchmarks.training import BASE, BATCH, ours
 
     torch.set_num_threads(2)
     step = ours(BASE, True, "bfloat16", torch.device("cpu"))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from pipeline.errors import PermafrostError
 from pipeline.probes import layer_moments as module
 from pipeline.probes import moments as moments_module
 from pipeline.probes import rows as rows_module
 from pipeline.probes.layer_moments import distributed_moments, layer_moments, sum_piece
 from pipeline.probes.probe import Where, run_probe
 from pipeline.probes.rows import Rows
+from stages.probe import torch_device
 from tests.probes.stores import three_splits, write_store
 from tests.probes.test_probe import SETTINGS
 
@@ -44,6 +47,19 @@ def test_pieces_that_come_in_any_order_add_up_to_the_same_bytes(store, monkeypat
     monkeypatch.setattr(module, "run", backwards)
     equal_bytes(distributed_moments(rows, 1, "local:2"), layer_moments(rows))
     assert asked == [0, 1, 2]
+
+
+def test_a_single_piece_needs_no_workers(store, monkeypatch):
+    monkeypatch.setattr(module, "run", lambda *_: pytest.fail("started workers"))
+    rows = Rows(store, "train")
+    equal_bytes(distributed_moments(rows, 1, "local:2"), layer_moments(rows))
+
+
+def test_the_processor_is_numpy_and_a_device_that_is_not_here_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert torch_device("cpu") is torch_device("auto") is None
+    with pytest.raises(PermafrostError, match="'cuda' is not here"):
+        torch_device("cuda")
 
 
 @pytest.mark.slow

@@ -125,7 +125,8 @@ def test_each_edge_has_a_status_and_finite_numbers(tmp_path, edge):
     edit, status = EDGES[edge]
     splits = three_splits()
     change(splits, "train", edit)
-    metrics, cost = run_probe(write_store(tmp_path / "s", splits, 3), SETTINGS, "k")
+    settings = dataclasses.replace(SETTINGS, methods=(*SETTINGS.methods, "head2toe"))
+    metrics, cost = run_probe(write_store(tmp_path / "s", splits, 3), settings, "k")
     for one in (metrics, *metrics["methods"].values()):
         assert one["status"] == status
         assert (one["test_accuracy"] is None) == status.startswith("skipped")
