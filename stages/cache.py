@@ -13,6 +13,7 @@ from stages.command import (
     device_option,
     feature_names,
     reports_errors,
+    scheduler_option,
     task_option,
     work_option,
 )
@@ -23,14 +24,7 @@ from stages.command import (
 @backbone_option
 @device_option
 @work_option
-@click.option(
-    "--scheduler",
-    default="inline",
-    show_default=True,
-    envvar="PERMAFROST_SCHEDULER",
-    show_envvar=True,
-    help="inline, local:N for N processes, or the address of a Dask scheduler, tls://host:port.",
-)
+@scheduler_option
 @click.option(
     "--fresh", is_flag=True, envvar="PERMAFROST_FRESH", show_envvar=True, help="Compute anew what was already computed."
 )
@@ -38,6 +32,7 @@ from stages.command import (
 def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fresh: bool) -> None:
     """Write data/features/TASK-BACKBONE: hidden states of the frozen backbone, in Zarr."""
     from pipeline.backbones.settings import backbone_settings
+    from pipeline.costs.meters import EnergyMeter, measured
     from pipeline.device import pick_device
     from pipeline.extraction.engine import Where, extract, plan_extraction
     from pipeline.extraction.settings import CacheSettings
@@ -45,7 +40,7 @@ def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fres
     from pipeline.params import Params
     from pipeline.tasks.tokens import open_tokens
 
-    params = Params(PARAMS)
+    params, energy = Params(PARAMS), EnergyMeter()
     plan = plan_extraction(
         open_tokens(Path("data/tokens") / task),
         find_source(backbone_settings(params, backbone)),
@@ -54,7 +49,8 @@ def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fres
     )
     where = Where(pick_device(device), work, scheduler, certificates(), fresh)
     cost = extract(plan, Path("data/features") / f"{task}-{backbone}", where)
-    cost.write(Path("data/cost"))
+    here = scheduler == "inline" or scheduler.startswith("local:")
+    measured(cost, energy, int(plan.inputs.lengths.sum()), here).write(Path("data/cost"))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,16 @@ work_option = click.option(
 )
 
 
+scheduler_option = click.option(
+    "--scheduler",
+    default="inline",
+    show_default=True,
+    envvar="PERMAFROST_SCHEDULER",
+    show_envvar=True,
+    help="inline, local:N for N processes, or the address of a Dask scheduler, tls://host:port.",
+)
+
+
 def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
     """Print what the user can mend as a message, with exit code 1; any other exception keeps its traceback."""
 

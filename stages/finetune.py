@@ -32,6 +32,7 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
 
     from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
+    from pipeline.costs.meters import EnergyMeter, measured
     from pipeline.device import pick_device
     from pipeline.finetune.loop import Work, discard_work, finetune
     from pipeline.finetune.settings import FinetuneSettings
@@ -39,7 +40,7 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     from pipeline.params import Params
     from pipeline.tasks.tokens import open_tokens
 
-    params = Params(PARAMS)
+    params, energy = Params(PARAMS), EnergyMeter()
     key = f"{task}-{backbone}"
     settings = params.section("finetune", FinetuneSettings)
     network = find_backbone(backbone_settings(params, backbone))
@@ -58,7 +59,8 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
         writer.writeheader()
         writer.writerows(vars(point) for point in result.curve)
     write_json(Path("metrics/finetune") / f"{key}.json", result.metrics)
-    result.cost.write(Path("data/cost"))
+    seen = result.metrics["examples_seen"] * tokens.splits["train"].read_lengths().mean()
+    measured(result.cost, energy, round(seen)).write(Path("data/cost"))
     discard_work(unfinished, key)
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
     click.echo(f"finetune {key}: test accuracy {result.metrics['test_accuracy']:.3f}; trained {groups}")

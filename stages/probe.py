@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from stages.command import PARAMS, backbone_option, feature_names, reports_errors, task_option
+from stages.command import (
+    PARAMS,
+    backbone_option,
+    certificates,
+    feature_names,
+    reports_errors,
+    scheduler_option,
+    task_option,
+)
 
 
 @click.command()
@@ -20,25 +28,49 @@ from stages.command import PARAMS, backbone_option, feature_names, reports_error
     show_envvar=True,
     help="Bytes of features to keep in memory; more than that is read again for each pass.",
 )
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    envvar="PERMAFROST_DEVICE",
+    show_envvar=True,
+    help="cpu (numpy), auto, cuda or cuda:N, for ridge and logistic regression.",
+)
+@scheduler_option
 @reports_errors
-def main(task: str, backbone: str, memory: int) -> None:
+def main(task: str, backbone: str, memory: int, device: str, scheduler: str) -> None:
     """Write metrics/probe/TASK-BACKBONE.json: what linear models and neighbours make of the cached features."""
     from pipeline.features import open_features
     from pipeline.identity import write_json
     from pipeline.params import Params
-    from pipeline.probes.probe import run_probe
+    from pipeline.probes.probe import Where, run_probe
     from pipeline.probes.settings import ProbeSettings
 
     params = Params(PARAMS)
     key = f"{task}-{backbone}"
     settings = params.section("probe", ProbeSettings)
     store = open_features(Path("data/features") / key, expect=feature_names(params, task, backbone))
-    metrics, cost = run_probe(store, settings, key, memory)
+    where = Where(memory, torch_device(device), scheduler, certificates())
+    metrics, cost = run_probe(store, settings, key, where)
     write_json(Path("metrics/probe") / f"{key}.json", metrics)
     cost.write(Path("data/cost"))
     for name, one in {metrics["method"]: metrics, **metrics["methods"]}.items():
-        score = "–" if one["test_accuracy"] is None else f"{one['test_accuracy']:.3f}"
-        click.echo(f"probe {key}: {name} on layer {metrics['layer']}: test accuracy {score}, {one['status']}")
+        if one.get("test_r2") is not None:
+            score = f"test R² {one['test_r2']:.3f}"
+        else:
+            score = "test accuracy " + ("–" if one["test_accuracy"] is None else f"{one['test_accuracy']:.3f}")
+        layer = "features of all layers" if "features" in one else f"layer {metrics['layer']}"
+        click.echo(f"probe {key}: {name} on {layer}: {score}, {one['status']}")
+
+
+def torch_device(name: str) -> str | None:
+    """The CUDA device, or None for the processor, where the probes need no torch."""
+    if name == "cpu":
+        return None
+    from pipeline.device import pick_device
+
+    device = pick_device(name)
+    return None if device.type == "cpu" else str(device)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ LEAVES = {"errors", "identity", "params", "progress", "device", "allocator"}
 MAY_IMPORT = {
     "comparison": {"costs"},
     "extraction": {"tasks", "backbones", "looped", "features", "costs", "execution"},
-    "probes": {"features", "tasks", "costs"},
+    "probes": {"features", "tasks", "costs", "execution"},
     "finetune": {"tasks", "backbones", "costs"},
     "tasks": {"looped"},
     "backbones": set(),

@@ -10,7 +10,7 @@ from tests.pages import assert_printed, blocks, steps
 from tests.tiny import run, write_project
 
 STEPS = [step for block in blocks("using-dvc.md") for step in steps(block.text)]
-SHOWS = ("metrics show", "metrics diff", "plots diff", "exp run -S", "exp show", "repro -s -f")
+SHOWS = ("metrics show", "metrics diff", "plots diff", "exp run -S", "exp run --queue", "exp show", "repro -s -f")
 
 
 def test_every_promised_command_is_shown():

@@ -71,9 +71,13 @@ probe:
   methods: [logistic, ridge, knn, sgd]
   penalties: [0.1, 0.01]
   iterations: 50
+  class_weights: null
   neighbours: 5
   sgd_epochs: 2
   sgd_batch: 8
+  lasso_penalty: 0.01
+  lasso_iterations: 20
+  lasso_shares: [0.1]
   fractions: [0.1, 1.0]
   seed: 0
   threads: 1

@@ -12,12 +12,13 @@ from pipeline.costs.amortised import amortised, break_even
 from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
 
-Method = Literal["logistic", "ridge", "knn", "sgd", "finetune"]
+Method = Literal["logistic", "ridge", "knn", "sgd", "head2toe", "finetune"]
 METHODS: dict[Method, str] = {
     "logistic": "logistic probe",
     "ridge": "ridge probe",
     "knn": "nearest neighbours",
     "sgd": "the paper's probe (Adam)",
+    "head2toe": "probe on chosen features of all layers",
     "finetune": "full FPT fine-tune",
 }
 SHARED_BY = 10
@@ -184,11 +185,15 @@ def probe_metrics(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ..
     }
 
 
-def stage_seconds(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    """Seconds of each stage for each `task, backbone`."""
+Stages = dict[tuple[str, str], dict[str, CostRecord]]
+"""Cost of each stage by task and backbone."""
+
+
+def stage_costs(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> Stages:
+    """`data/cost/` of each task and backbone."""
     return {
-        f"{task}, {backbone}": {
-            stage: _cost(folder, stage, f"{task}-{backbone}").seconds for stage in ("cache", "probe", "finetune")
+        (task, backbone): {
+            stage: _cost(folder, stage, f"{task}-{backbone}") for stage in ("cache", "probe", "finetune")
         }
         for task in tasks
         for backbone in backbones

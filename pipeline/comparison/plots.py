@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from pipeline.comparison.join import Row
+from pipeline.comparison.join import Row, Stages
 
 # Okabe and Ito's palette: told apart with every common colour vision, and in grey by marker and line besides.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = {"logistic": "o", "ridge": "^", "knn": "D", "sgd": "v", "finetune": "s"}
+MARKERS = {"logistic": "o", "ridge": "^", "knn": "D", "sgd": "v", "head2toe": "P", "finetune": "s"}
 LINES = ("-", "--", "-.", ":")
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -99,21 +99,23 @@ def learning_curves(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, 
     return figure
 
 
-def time_per_stage(seconds: dict[str, dict[str, float]]) -> Figure:
+def time_per_stage(costs: Stages) -> Figure:
     """Seconds of each stage, a group of bars for each task and backbone, on a logarithmic axis."""
-    stages = list(next(iter(seconds.values())))
+    stages = list(next(iter(costs.values())))
     hatches = ("", "//", "..")
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7.5, 1.2 + 0.75 * len(seconds)), layout="constrained")
+        figure = Figure(figsize=(7.5, 1.2 + 0.75 * len(costs)), layout="constrained")
         axes = figure.subplots()
         for number, stage in enumerate(stages):
-            values = [one[stage] for one in seconds.values()]
+            values = [one[stage].seconds for one in costs.values()]
             at = [place + (number - 1) * 0.26 for place in range(len(values))]
             bars = axes.barh(
                 at, values, 0.24, color=COLOURS[number], hatch=hatches[number], edgecolor="white", label=stage
             )
             axes.bar_label(bars, fmt="{:.2g} s", padding=3, fontsize=8)
-        axes.set(xscale="log", xlabel="seconds", yticks=range(len(seconds)), yticklabels=list(seconds))
+        axes.set(
+            xscale="log", xlabel="seconds", yticks=range(len(costs)), yticklabels=[", ".join(pair) for pair in costs]
+        )
         axes.margins(x=0.15)
         axes.invert_yaxis()
         figure.legend(loc="outside lower center", ncols=3, frameon=False)

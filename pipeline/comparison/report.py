@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from pipeline.comparison import published as literature
-from pipeline.comparison.join import Row, join, probe_metrics, programmed, stage_seconds
+from pipeline.comparison.join import Row, Stages, join, probe_metrics, programmed, stage_costs
 from pipeline.comparison.plots import STYLE, accuracy_against_cost, learning_curves, time_per_stage
 from pipeline.comparison.probe_plots import confusion_matrices, data_curves, layer_sweep
 from pipeline.comparison.table import (
     COLUMNS,
     DIFFERENCE_COLUMNS,
     PROGRAM_COLUMNS,
+    STAGE_COLUMNS,
     cells,
     cost_columns,
     csv_text,
@@ -28,6 +30,7 @@ from pipeline.comparison.table import (
     markdown,
     program_cells,
     reproducible,
+    stage_cells,
 )
 from pipeline.comparison.tasks import COLUMNS as TASK_COLUMNS
 from pipeline.comparison.tasks import task_cells
@@ -67,42 +70,57 @@ def write_comparison(
     write_json(folder / "metrics" / "compare.json", reproducible(rows))
     report = folder / "report"
     report.mkdir(parents=True, exist_ok=True)
-    columns = COLUMNS | cost_columns(matmul_flops_per_second(), price_per_hour)
+    rate, costs = matmul_flops_per_second(), stage_costs(folder, tasks, backbones)
+    columns = COLUMNS | cost_columns(rate, price_per_hour)
     programs = programmed(folder)
     tables = [
         Table("table", list(columns), cells(rows, columns)),
         Table("differences", list(DIFFERENCE_COLUMNS), difference_cells(rows)),
         Table("tasks", list(TASK_COLUMNS), task_cells(folder, tasks)),
+        Table("stages", list(STAGE_COLUMNS), stage_cells(costs, rate)),
         Table("published", list(literature.COLUMNS), literature.published_cells(rows, literature.published())),
         Table("programs", list(PROGRAM_COLUMNS), program_cells(programs)),
     ]
     text = "\n".join(markdown(table.columns, table.body) for table in tables)
     (report / "table.md").write_text(text, encoding="utf-8")
     (report / "table.csv").write_text(csv_text(rows), encoding="utf-8")
-    pictures = _pictures(folder, rows, tasks, backbones)
+    pictures = _pictures(folder, rows, costs)
     for picture in pictures:
         picture.figure.savefig(report / f"{picture.name}.png", dpi=150, metadata={"Software": None})
-    (report / "index.html").write_text(_html(rows, tables, pictures), encoding="utf-8")
+    maps = attention_maps(folder, costs)
+    (report / "index.html").write_text(_html(rows, tables, pictures, maps), encoding="utf-8")
     return rows
 
 
-def _pictures(folder: Path, rows: list[Row], tasks: tuple[str, ...], backbones: tuple[str, ...]) -> list[Picture]:
+def _pictures(folder: Path, rows: list[Row], costs: Stages) -> list[Picture]:
     """Every picture that there are numbers for."""
+    tasks, backbones = (tuple(dict.fromkeys(names)) for names in zip(*costs, strict=True))
     probes = probe_metrics(folder, tasks, backbones)
     curves = learning_curves(folder / "metrics" / "curves", tasks, backbones)
-    seconds = time_per_stage(stage_seconds(folder, tasks, backbones))
     wanted = [
         ("accuracy-against-cost", "Test accuracy against the seconds it took", accuracy_against_cost(rows)),
         ("layer-sweep", "Test accuracy of the probe on each cached layer", layer_sweep(probes)),
         ("data-curves", "Test accuracy of the probe against the number of training examples", data_curves(probes)),
         ("learning-curves", "Validation accuracy while the full FPT fine-tune trains", curves),
-        ("time-per-stage", "Seconds of each stage", seconds),
+        ("time-per-stage", "Seconds of each stage", time_per_stage(costs)),
         ("confusion", "What the probe takes each class for", confusion_matrices(probes)),
     ]
     return [Picture(name, caption, figure) for name, caption, figure in wanted if figure is not None]
 
 
-def _html(rows: list[Row], tables: list[Table], pictures: list[Picture]) -> str:
+def attention_maps(folder: Path, costs: Stages) -> list[dict[str, str]]:
+    """The attention maps that the fine-tune drew, as addresses that hold the picture itself."""
+    return [
+        {
+            "caption": f"Attention of the fine-tuned network on {task} with {backbone}, {path.stem.replace('-', ' ')}",
+            "address": "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode(),
+        }
+        for task, backbone in costs
+        for path in sorted((folder / "data" / "attention" / f"{task}-{backbone}").glob("*.png"))
+    ]
+
+
+def _html(rows: list[Row], tables: list[Table], pictures: list[Picture], maps: list[dict[str, str]]) -> str:
     source = files("pipeline.comparison").joinpath("report.html.jinja").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
     return template.render(
@@ -112,6 +130,7 @@ def _html(rows: list[Row], tables: list[Table], pictures: list[Picture]) -> str:
         pictures=[
             {"name": picture.name, "caption": picture.caption, "svg": _svg(picture.figure)} for picture in pictures
         ],
+        maps=maps,
         devices=sorted({row.device for row in rows}),
     )
 
@@ -134,9 +153,13 @@ def findings(rows: list[Row]) -> list[str]:
             f"{task}: best is {best.label} on {best.backbone} with {best.accuracy:.3f}, "
             f"{standing} the best floor, {floor:.3f} ({name})."
         )
-        below = [f"{row.label} on {row.backbone}" for row in here if row.below_floor]
+        below, above = (
+            [f"{row.label} on {row.backbone}" for row in here if row.below_floor == wanted] for wanted in (True, False)
+        )
         if len(below) == len(here) > 1:
             lines.append(f"{task}: every method is below the best floor.")
+        elif len(below) > len(above):
+            lines.append(f"{task}: below the floor are all but {', '.join(above)}.")
         elif below:
             lines.append(f"{task}: below the floor are {', '.join(below)}.")
         tuned = {row.backbone: row.seconds_per_epoch for row in here if row.method == "finetune"}

@@ -7,13 +7,15 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.comparison.join import SHARED_BY, Programmed, Row
+from pipeline.comparison.join import SHARED_BY, Programmed, Row, Stages
 from pipeline.comparison.statistics import difference
 from pipeline.costs.amortised import dollars
 from pipeline.costs.meters import utilisation
 
+MIB = 2**20
 
-def _optional(value: float | None, form: str, times: float = 1.0) -> str:
+
+def _optional(value: float | int | None, form: str, times: float = 1.0) -> str:
     return "–" if value is None else form.format(times * value)
 
 
@@ -84,6 +86,35 @@ def cost_columns(rate: float | None, price_per_hour: float | None) -> dict[str, 
     if price_per_hour is not None:
         found["dollars in all"] = lambda row: f"{dollars(row.seconds, price_per_hour):.5f}"
     return found
+
+
+STAGE_COLUMNS = (
+    "task",
+    "backbone",
+    "stage",
+    "seconds",
+    "tokens/s",
+    "FLOPs",
+    "share of this machine's float32 product",
+    "peak memory, MiB",
+    "peak on the device, MiB",
+    "energy, J",
+)
+
+
+def stage_cells(costs: Stages, rate: float) -> list[list[str]]:
+    """What each stage used, its evaluations left out of the seconds; energy is the whole stage's."""
+    lines = []
+    for (task, backbone), stages in costs.items():
+        for stage, cost in stages.items():
+            on_processor = cost.device.startswith("cpu")
+            share = f"{utilisation(cost.flops, cost.seconds, rate):.0%}" if on_processor else "–"
+            tokens = None if cost.tokens is None or cost.seconds <= 0 else cost.tokens / cost.seconds
+            line = [task, backbone, stage, f"{cost.seconds:,.2f}", _optional(tokens, "{:,.0f}"), f"{cost.flops:.2e}"]
+            peaks = [f"{cost.peak_bytes / MIB:,.0f}", _optional(cost.peak_device_bytes, "{:,.0f}", 1 / MIB)]
+            joules = "not measured" if cost.joules is None else f"{cost.joules:,.0f}"
+            lines.append([*line, share, *peaks, joules])
+    return lines
 
 
 def program_cells(rows: list[Programmed]) -> list[list[str]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+
+from pipeline.costs.record import CostRecord
 
 RAPL = Path("/sys/class/powercap")
 
@@ -57,6 +61,25 @@ def nvml_joules() -> dict[str, float]:
         return {f"gpu {i}": pynvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1e3 for i, one in enumerate(handles)}
     except pynvml.NVMLError:
         return {}
+
+
+def measured(cost: CostRecord, energy: EnergyMeter, tokens: int, here: bool = True) -> CostRecord:
+    """The record with what counters say: energy, unless the work ran on other machines too, and a device's peak memory.
+
+    Args:
+        cost: what a stage gave.
+        energy: a meter that was made before the work began.
+        tokens: how many real tokens the backbone took.
+        here: whether only this machine worked.
+    """
+    return replace(
+        cost, tokens=tokens, joules=energy.joules if here else None, peak_device_bytes=peak_device_bytes(cost.device)
+    )
+
+
+def peak_device_bytes(device: str) -> int | None:
+    """The most that torch held on a CUDA device in this process; None on a processor."""
+    return sys.modules["torch"].cuda.max_memory_allocated() if device.startswith("cuda") else None
 
 
 def matmul_flops_per_second(size: int = 1024, repeats: int = 5) -> float:

@@ -28,8 +28,10 @@ class CostRecord:
 
     `seconds` is the work itself, without interpreter start and imports; `seconds_per_epoch` is one more pass over the
     training examples once everything is set up, and None where the stage has no epochs; `flops` is counted, not
-    measured; `peak_bytes` is the process's largest resident memory. Where a stage runs several methods, `methods` has
-    each one's cost.
+    measured; `peak_bytes` is the process's largest resident memory, `peak_device_bytes` the most that torch held on a
+    CUDA device. `tokens` went through the backbone, pads left out, None where there is none. `joules` is what this
+    machine used while the stage ran, None where that cannot be measured. Where a stage runs several methods,
+    `methods` has each one's cost.
     """
 
     stage: str
@@ -41,6 +43,9 @@ class CostRecord:
     examples: int
     seconds_per_epoch: float | None = None
     methods: dict[str, MethodCost] = field(default_factory=dict)
+    tokens: int | None = None
+    joules: float | None = None
+    peak_device_bytes: int | None = None
 
     def write(self, folder: Path) -> None:
         """Write `folder/<stage>-<key>.json`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import zarr
-from jaxtyping import Float32, Integer
+from jaxtyping import Float32, Integer, Num
 
 from pipeline.features.dtypes import StorageDtype, decode
 from pipeline.identity import StaleArtifact, read_manifest, require_identity
@@ -32,8 +32,8 @@ class FeatureStore:
         """Which row of `features` each example of the split is; equal inputs share one."""
         return np.asarray(self._array(f"{split}/row")[:])
 
-    def labels(self, split: str) -> Integer[np.ndarray, "example answer"]:
-        """The class numbers of a split."""
+    def labels(self, split: str) -> Num[np.ndarray, "example answer"]:
+        """The answers of a split: class numbers, or numbers of any kind where `attributes["classes"]` is 0."""
         return np.asarray(self._array(f"{split}/labels")[:])
 
     def read(

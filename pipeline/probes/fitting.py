@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pipeline.costs.flops import gram_flops, logistic_epoch_flops
 from pipeline.costs.record import Clock
-from pipeline.probes.judge import Judged, details, judge, stacked
+from pipeline.probes.arrays import Array, to_numpy
+from pipeline.probes.head2toe import group_lasso, most_relevant, relevance
+from pipeline.probes.judge import Score, details, judge, score_path
 from pipeline.probes.linear import LinearModel
 from pipeline.probes.logistic import Fit, fit_path
-from pipeline.probes.moments import Moments
+from pipeline.probes.moments import Moments, source_moments
 from pipeline.probes.neighbours import nearest_scores
+from pipeline.probes.regression import fitness, scored
 from pipeline.probes.ridge import Spectrum, ridge_path
-from pipeline.probes.rows import Source
+from pipeline.probes.rows import LayerRows, Rows, Source
 from pipeline.probes.settings import Method, ProbeSettings
 from pipeline.probes.sgd import fit_sgd
 
@@ -29,6 +32,13 @@ class Splits:
     validation: Source
     test: Source
     readout: int
+
+    @classmethod
+    def of(cls, rows: dict[str, Rows], layer: str | None, features: np.ndarray | None = None) -> Splits:
+        """Every split of one layer, or of all layers' features side by side."""
+        index = None if layer is None else rows["train"].layers.index(layer)
+        parts = (LayerRows(rows[split], index, features) for split in ("train", "validation", "test"))
+        return cls(*parts, readout=rows["train"].readout)
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,11 @@ class Outcome:
 
     @property
     def validation(self) -> tuple[float, float]:
-        """What a choice goes by: accuracy on validation, among equals the lower loss."""
+        """What a choice goes by: accuracy on validation, among equals the lower loss; R² where answers are numbers."""
         accuracy, loss = self.metrics.get("validation_accuracy"), self.metrics.get("validation_loss")
-        return (-1.0 if accuracy is None else accuracy), (-np.inf if loss is None else -loss)
+        if accuracy is None:
+            accuracy = self.metrics.get("validation_r2")
+        return (-np.inf if accuracy is None else accuracy), (-np.inf if loss is None else -loss)
 
 
 def skipped(reason: str) -> Outcome:
@@ -55,12 +67,16 @@ def skipped(reason: str) -> Outcome:
     return Outcome({"status": f"skipped: {reason}", "test_accuracy": None, "validation_accuracy": None}, 0.0, 0, None)
 
 
-def obstacle(source: Source) -> str | None:
-    """Why nothing can be fitted to these rows; None when something can."""
+def obstacle(source: Source, method: Method, settings: ProbeSettings) -> str | None:
+    """Why a method cannot be fitted to these rows; None when it can."""
     if not len(source):
         return "no training rows"
     if all(len(np.unique(column)) < 2 for column in source.labels.T):
-        return "single class"
+        return "single class" if source.classes else "all answers are equal"
+    if not source.classes and method != "ridge":
+        return "the answers are numbers"
+    if method == "ridge" and settings.class_weights is not None and source.labels.shape[1] > 1:
+        return "class weights need one answer a row"
     return None
 
 
@@ -72,12 +88,69 @@ def fit_method(
     Returns:
         Metrics with a `status`: `fitted`, `not converged`, or `skipped: ` and why.
     """
+    reason = obstacle(splits.train, method, settings)
+    if reason is not None:
+        return skipped(reason)
     if method == "sgd":
         assert raw is not None, "the paper's probe needs rows as they were cached"
         return _sgd(raw, settings)
     if method == "knn":
         return _neighbours(splits, settings)
+    if not splits.train.classes:
+        return _numbers(splits, moments, settings)
     return _path(method, splits, moments, settings)
+
+
+def fit_head2toe(rows: dict[str, Rows], settings: ProbeSettings) -> Outcome:
+    """Features chosen from all layers by a group lasso, and logistic regression on them.
+
+    Each of `lasso_shares` is tried and chosen on validation.
+    """
+    reason = obstacle(rows["train"].every_layer(), "head2toe", settings)
+    if reason is not None:
+        return skipped(reason)
+    clock, train, layers = Clock(), rows["train"].every_layer(), rows["train"].layers
+    with clock.measuring():
+        found = relevance(group_lasso(train, settings.lasso_penalty, settings.lasso_iterations).weight)
+    tried = []
+    for share in settings.lasso_shares:
+        features = most_relevant(found, share)
+        splits, gathering = Splits.of(rows, None, features), Clock()
+        with gathering.measuring():
+            moments = source_moments(splits.train)
+        outcome = _path("logistic", splits, moments, settings)
+        per_layer = np.bincount(features // rows["train"].width, minlength=len(layers))
+        chosen = {"features": len(features), "features_of_layers": dict(zip(layers, per_layer.tolist(), strict=True))}
+        tried.append(replace(outcome, metrics=outcome.metrics | chosen, seconds=outcome.seconds + gathering.seconds))
+    best_one = max(tried, key=lambda one: one.validation)
+    passes = settings.lasso_iterations * logistic_epoch_flops(len(train), train.width, _scores(train))
+    seconds = clock.seconds + sum(one.seconds for one in tried)
+    return replace(best_one, seconds=seconds, flops=passes + sum(one.flops for one in tried), epoch_seconds=None)
+
+
+def _scores(source: Source) -> int:
+    return source.labels.shape[1] * max(1, source.classes)
+
+
+def _numbers(splits: Splits, moments: Moments, settings: ProbeSettings) -> Outcome:
+    """Ridge regression where answers are numbers, chosen by R² on validation."""
+    clock, train = Clock(), splits.train
+    with clock.measuring():
+        path = ridge_path(moments, Spectrum.of(moments), settings.penalties, 0)
+    judged = fitness([model for _, model in path], splits.validation)
+    explained = [-np.inf if one.r2 is None else one.r2 for one in judged]
+    chosen = explained.index(max(explained))
+    penalty, model = path[chosen]
+    (tested,) = fitness([model], splits.test, splits.readout)
+    metrics = {
+        "status": "fitted",
+        "penalty": penalty,
+        "epochs": 1,
+        "trained_parameters": model.parameters,
+        **scored(judged[chosen], tested, settings.seed),
+        "path": [{"penalty": penalty, "validation_r2": one.r2} for (penalty, _), one in zip(path, judged, strict=True)],
+    }
+    return Outcome(metrics, clock.seconds, gram_flops(len(train), train.width, _scores(train)), None)
 
 
 def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSettings) -> Outcome:
@@ -90,7 +163,7 @@ def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSetti
             path = [Fit(penalty, model, 1, True) for penalty, model in models]
         else:
             path = fit_path(train, spectrum, settings.penalties, settings.iterations)
-    judged = stacked([fit.model for fit in path], splits.validation)
+    judged = score_path([fit.model for fit in path], splits.validation)
     chosen = best(judged)
     fit, model = path[chosen], path[chosen].model
     epochs = 1 if method == "ridge" else sum(fit.epochs for fit in path)
@@ -119,12 +192,12 @@ def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSetti
     return Outcome(metrics, setting_up.seconds + clock.seconds, flops, epoch_seconds)
 
 
-def best(judged: Sequence[Judged]) -> int:
+def best(judged: Sequence[Score]) -> int:
     """The highest accuracy on validation, among equals the lowest loss; without validation the strongest penalty."""
     return max(range(len(judged)), key=lambda i: (judged[i].accuracy or 0.0, -judged[i].loss))
 
 
-def _scored(model: LinearModel, chosen: Judged, splits: Splits, seed: int, probabilities: bool) -> dict[str, Any]:
+def _scored(model: LinearModel, chosen: Score, splits: Splits, seed: int, probabilities: bool) -> dict[str, Any]:
     (tested,) = judge([model.scores], splits.test, splits.readout)
     return {
         "validation_accuracy": chosen.accuracy,
@@ -135,11 +208,10 @@ def _scored(model: LinearModel, chosen: Judged, splits: Splits, seed: int, proba
 
 
 def _sgd(splits: Splits, settings: ProbeSettings) -> Outcome:
-    clock, train = Clock(), splits.train
-    width = next(iter(train)).x.shape[1]
+    clock, train, width = Clock(), splits.train, splits.train.width
     with clock.measuring():
         model = fit_sgd(train, width, settings.sgd_epochs, settings.sgd_batch, settings.seed)
-    (chosen,) = judge([model.scores], splits.validation)
+    (chosen,) = score_path([model], splits.validation)
     metrics = {
         "status": "fitted",
         "epochs": settings.sgd_epochs,
@@ -152,8 +224,8 @@ def _sgd(splits: Splits, settings: ProbeSettings) -> Outcome:
 def _neighbours(splits: Splits, settings: ProbeSettings) -> Outcome:
     clock = Clock()
 
-    def scores(x: np.ndarray) -> np.ndarray:
-        return nearest_scores(splits.train, x, settings.neighbours)
+    def scores(x: Array) -> np.ndarray:
+        return nearest_scores(splits.train, to_numpy(x), settings.neighbours)
 
     with clock.measuring():
         (chosen,) = judge([scores], splits.validation)
@@ -168,5 +240,4 @@ def _neighbours(splits: Splits, settings: ProbeSettings) -> Outcome:
         **details(tested, settings.seed),
     }
     queries = len(splits.validation) + len(splits.test)
-    width = next(iter(splits.train)).x.shape[1]
-    return Outcome(metrics, clock.seconds, 2 * queries * len(splits.train) * width, None)
+    return Outcome(metrics, clock.seconds, 2 * queries * len(splits.train) * splits.train.width, None)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64, Integer
 
+from pipeline.probes.arrays import Array
 from pipeline.probes.linear import LinearModel, log_softmax
 from pipeline.probes.rows import Source
 
@@ -97,7 +98,7 @@ class Judge:
         )
 
 
-Scorer = Callable[[np.ndarray], np.ndarray]
+Scorer = Callable[[Array], np.ndarray]
 """Rows `(row, feature)` to scores `(row, answer, class)`."""
 
 
@@ -110,17 +111,37 @@ def judge(scorers: Sequence[Scorer], source: Source, readout: int = 1) -> list[J
     return [one.result(len(source), readout) for one in judges]
 
 
-def stacked(models: Sequence[LinearModel], source: Source, readout: int = 1) -> list[Judged]:
-    """Judge linear models of equal shape with a single product a block."""
-    weight = np.concatenate([model.weight for model in models], axis=1)
-    bias = np.concatenate([model.bias for model in models])
-    judges = [Judge(source.classes) for _ in models]
-    together = LinearModel(weight, bias, source.classes)
+@dataclass(frozen=True)
+class Score:
+    """What a choice goes by: how many answers, the share that is right, and the loss as in `Judged`."""
+
+    answers: int
+    accuracy: float | None
+    loss: float
+
+
+def score_path(models: Sequence[LinearModel], source: Source) -> list[Score]:
+    """Accuracy and loss of linear models of equal shape, with a single product a block."""
+    together = LinearModel(
+        np.concatenate([model.weight for model in models], axis=1),
+        np.concatenate([model.bias for model in models]),
+        source.classes,
+    )
+    right, loss = np.zeros(len(models), np.int64), np.zeros(len(models))
     for block in source:
-        scores = together.scores(block.x)
-        for part, one in zip(np.split(scores, len(models), axis=1), judges, strict=True):
-            one.update(part, block.labels)
-    return [one.result(len(source), readout) for one in judges]
+        scores = together.scores(block.x).reshape(len(block.x), len(models), -1, source.classes)
+        labels = block.labels.astype(np.int64)[:, None]
+        right += (scores.argmax(axis=3) == labels).sum(axis=(0, 2))
+        picked = np.take_along_axis(scores, np.broadcast_to(labels, scores.shape[:3])[..., None], axis=3)[..., 0]
+        largest = scores.max(axis=3)
+        scores -= largest[..., None]
+        norms = np.log(np.exp(scores, out=scores) @ np.ones(source.classes, np.float32))
+        loss += (norms + largest - picked).sum(axis=(0, 2), dtype=np.float64)
+    answers = source.labels.size
+    return [
+        Score(answers, int(hits) / answers if answers else None, float(lost) / max(1, len(source)))
+        for hits, lost in zip(right, loss, strict=True)
+    ]
 
 
 def details(judged: Judged, seed: int, probabilities: bool = True) -> dict[str, Any]:

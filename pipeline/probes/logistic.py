@@ -1,9 +1,8 @@
 """Multinomial logistic regression by L-BFGS, along a path of penalties, over rows that need not fit in memory.
 
-The loss is mean cross-entropy + λ/2 ‖W‖², biases free (scikit-learn's C is 1 / (λ × rows)). A row may have several
-answers, each with a softmax of its own over the classes; their cross-entropies add up. Products run in float32, sums
-over blocks in float64. The path goes from the strongest penalty to the weakest, each fit started where a line through
-the last two, over log λ, points to.
+The loss is mean cross-entropy + λ/2 ‖W‖², biases free (scikit-learn's C is 1 / (λ × rows)); where classes have
+weights, so has the mean, as there. The path goes from the strongest penalty to the weakest, each fit started where a
+line through the last two, over log λ, points to.
 
 L-BFGS does not move W but U, with W = V diag(1 / √(c s + λ)) U, where V diag(s) Vᵀ is the correlation matrix of the
 features and c the mean of p (1 − p) where the last fit ended: the loss's Hessian is about c S + λ (at most ½ S + λ,
@@ -13,19 +12,17 @@ Newton decrement, estimates how far the loss is above its minimum: that is where
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
 from scipy.optimize import minimize
 
-from pipeline.probes.linear import LinearModel, log_softmax
-from pipeline.probes.moments import targets
+from pipeline.probes.cross_entropy import cross_entropy_pass
+from pipeline.probes.linear import LinearModel
 from pipeline.probes.ridge import Spectrum
 from pipeline.probes.rows import Source
 
-PIECE_BYTES = 3 << 17
 DECREMENT_TOLERANCE = 3e-6
 """A fit has converged when its loss is estimated to be at most this far above the minimum, in nats."""
 
@@ -60,33 +57,16 @@ class Objective:
         u = flat.reshape(-1, self.scores)
         return LinearModel(self.vectors @ (u[:-1] / self.root), u[-1] / self.bias_root, self.source.classes)
 
-    def _pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows and their targets, so few at a time that both products find them in the processor's cache."""
-        step = max(16, PIECE_BYTES // (4 * len(self.vectors)))
-        for block in self.source:
-            one_hot = targets(block.labels, self.source.classes)
-            for start in range(0, len(block.x), step):
-                yield block.x[start : start + step], one_hot[start : start + step]
-
     def __call__(self, flat: Float64[np.ndarray, "parameter"]) -> tuple[float, Float64[np.ndarray, "parameter"]]:
         """With P = softmax(XW + b) and targets Y, ∇W = Xᵀ(P − Y) / rows + λW."""
-        model, rows = self.model(flat), len(self.source)
-        squares, loss, by_weight, by_bias = 0.0, 0.0, np.zeros_like(model.weight), np.zeros_like(model.bias)
-        weight, bias = model.weight.astype(np.float32), model.bias.astype(np.float32)
-        for x, one_hot in self._pieces():
-            log_p = log_softmax((x @ weight + bias).reshape(len(x), -1, model.classes))
-            error = np.exp(log_p).reshape(one_hot.shape)
-            loss -= float(np.vdot(log_p, one_hot))
-            squares += float(np.vdot(error, error))
-            error -= one_hot
-            by_weight += x.T @ error
-            by_bias += error.sum(axis=0, dtype=np.float64)
-        gradient = np.empty((len(by_weight) + 1, self.scores))
-        gradient[:-1] = self.vectors.T @ (by_weight / rows + self.penalty * model.weight) / self.root
-        gradient[-1] = by_bias / rows / self.bias_root
+        model = self.model(flat)
+        found = cross_entropy_pass(self.source, model.weight, model.bias)
+        gradient = np.empty((len(model.weight) + 1, self.scores))
+        gradient[:-1] = self.vectors.T @ (found.by_weight / found.rows + self.penalty * model.weight) / self.root
+        gradient[-1] = found.by_bias / found.rows / self.bias_root
         self.epochs, self.decrement = self.epochs + 1, float((gradient**2).sum()) / 2
-        self.curvature = (1 - squares / (rows * len(model.bias) / model.classes)) / model.classes
-        return loss / rows + self.penalty / 2 * float((model.weight**2).sum()), gradient.ravel()
+        self.curvature = (1 - found.squares / self.source.labels.size) / model.classes
+        return found.loss / found.rows + self.penalty / 2 * float((model.weight**2).sum()), gradient.ravel()
 
 
 def fit_path(source: Source, spectrum: Spectrum, penalties: tuple[float, ...], iterations: int) -> list[Fit]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32
 
+from pipeline.probes.arrays import to_numpy
 from pipeline.probes.rows import Source
 
 TEMPERATURE = 0.07
@@ -34,7 +35,7 @@ def _part(
     best = np.full((len(queries), 0), -np.inf, np.float32)
     labels = np.zeros((len(queries), 0, answers), np.int64)
     for block in train:
-        similar = np.concatenate([best, queries @ _normalised(block.x).T], axis=1)
+        similar = np.concatenate([best, queries @ _normalised(to_numpy(block.x)).T], axis=1)
         count = min(neighbours, similar.shape[1])
         order = _top(similar, count)
         kept = best.shape[1]

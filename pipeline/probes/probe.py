@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pipeline.costs.flops import gram_flops
+from pipeline.costs.meters import EnergyMeter, peak_device_bytes
 from pipeline.costs.record import Clock, CostRecord, MethodCost, peak_memory_bytes
+from pipeline.errors import PermafrostError
+from pipeline.execution.cluster import Tls
 from pipeline.features import FeatureStore
-from pipeline.probes.fitting import Outcome, Splits, fit_method, obstacle, skipped
-from pipeline.probes.moments import Moments, MomentsFitter, targets
+from pipeline.probes.fitting import Outcome, Splits, fit_head2toe, fit_method, skipped
+from pipeline.probes.layer_moments import distributed_moments, layer_moments
+from pipeline.probes.moments import Moments
 from pipeline.probes.rows import MEMORY_BYTES, Rows, Standardisation
 from pipeline.probes.settings import ProbeSettings
+from pipeline.probes.weights import weights_of
 
 SPLITS = ("train", "validation", "test")
 
 
+@dataclass(frozen=True)
+class Where:
+    """What changes only speed and place.
+
+    Rows are kept in memory up to `memory_bytes` of float32 and read again for each pass beyond. Ridge and logistic
+    regression run on the torch `device`, in numpy without one. `scheduler` sums up the moments.
+    """
+
+    memory_bytes: int = MEMORY_BYTES
+    device: str | None = None
+    scheduler: str = "inline"
+    tls: Tls | None = None
+
+
+HERE = Where()
+
+
 def run_probe(
-    store: FeatureStore, settings: ProbeSettings, key: str, memory_bytes: int = MEMORY_BYTES
+    store: FeatureStore, settings: ProbeSettings, key: str, where: Where = HERE
 ) -> tuple[dict[str, Any], CostRecord]:
     """Fit every method on every cached layer, choose on validation, score test.
 
@@ -27,7 +51,7 @@ def run_probe(
         store: the cached features.
         settings: what to fit.
         key: name of the artifact, for the cost.
-        memory_bytes: rows are kept in memory up to this size and read again for each pass beyond; no number changes.
+        where: on one kind of device no number depends on it.
 
     Returns:
         The metrics, which are reproducible, and the cost, which a clock measured. The metrics are those of the first
@@ -35,55 +59,87 @@ def run_probe(
 
     Raises:
         StaleArtifact: the store is damaged.
+        PermafrostError: class weights name a class that there is not, or the scheduler cannot be used.
     """
     with threadpool_limits(settings.threads):
-        clock = Clock()
+        clock, meter = Clock(), EnergyMeter()
         with clock.measuring():
-            rows = open_rows(store, memory_bytes)
-            moments = layer_moments(rows["train"])
+            rows = open_rows(store, settings, where)
+            moments = distributed_moments(rows["train"], settings.threads, where.scheduler, where.tls, where.device)
             standardise(rows, moments)
-        raw = open_rows(store, memory_bytes) if "sgd" in settings.methods else None
-        sweep = {
-            layer: {
-                method: _attempt(method, layer, rows, raw, moments.get(layer), settings) for method in settings.methods
-            }
-            for layer in store.layers
-        }
-        first = settings.methods[0]
-        chosen = max(store.layers, key=lambda layer: sweep[layer][first].validation)
-        curve = learning_curve(store, chosen, settings, memory_bytes)
+        found = _sweep(store.layers, rows, open_raw(store, settings, where), moments, settings)
+        chosen = max(store.layers, key=lambda layer: found[layer][settings.methods[0]].validation)
+        curve = learning_curve(store, chosen, settings, where)
         if 1.0 in settings.fractions:
-            whole = {"fraction": 1.0, "examples": rows["train"].examples, **_summary(sweep[chosen][first])}
-            curve.append(whole)
-    metrics = {
-        **sweep[chosen][first].metrics,
-        "method": first,
-        "layer": chosen,
+            whole = {"fraction": 1.0, "examples": rows["train"].examples}
+            curve.append(whole | _summary(found[chosen][settings.methods[0]]))
+        of_all_layers = {"head2toe": fit_head2toe(rows, settings)} if "head2toe" in settings.methods else {}
+    outcomes = {**found[chosen], **of_all_layers}
+    metrics = _metrics(outcomes, settings.methods[0], chosen) | {
         "test_answers": int(rows["test"].labels.size),
         "floors": store.manifest["floors"],
-        "layers": {layer: {name: _summary(one) for name, one in found.items()} for layer, found in sweep.items()},
-        "methods": {name: one.metrics for name, one in sweep[chosen].items() if name != first},
+        "layers": {layer: {name: _summary(one) for name, one in sweep.items()} for layer, sweep in found.items()},
         "learning_curve": curve,
     }
-    return metrics, _cost(sweep[chosen], first, clock.seconds, rows["train"], key)
+    cost = _cost(outcomes, settings.methods[0], clock.seconds, rows["train"], key)
+    device = where.device or "cpu"
+    return metrics, replace(cost, device=device, joules=meter.joules, peak_device_bytes=peak_device_bytes(device))
 
 
-def open_rows(store: FeatureStore, memory_bytes: int, train: np.ndarray | None = None) -> dict[str, Rows]:
-    """The splits of a store, which share the memory by size; `train` picks examples of the training split."""
+def _metrics(outcomes: dict[str, Outcome], first: str, layer: str) -> dict[str, Any]:
+    others = {name: one.metrics for name, one in outcomes.items() if name != first}
+    return {**outcomes[first].metrics, "method": first, "layer": layer, "methods": others}
+
+
+def _sweep(
+    layers: Sequence[str],
+    rows: dict[str, Rows],
+    raw: dict[str, Rows] | None,
+    moments: dict[str, Moments],
+    settings: ProbeSettings,
+) -> dict[str, dict[str, Outcome]]:
+    """Every method on some layers; what cannot be fitted says why and lets the others go on."""
+    found: dict[str, dict[str, Outcome]] = {}
+    for layer in layers:
+        splits = Splits.of(rows, layer)
+        as_cached = None if raw is None else Splits.of(raw, layer)
+        found[layer] = {
+            method: fit_method(method, splits, as_cached, moments[layer], settings)
+            if layer in moments
+            else skipped("no training rows")
+            for method in settings.methods
+            if method != "head2toe"
+        }
+    return found
+
+
+def open_rows(
+    store: FeatureStore, settings: ProbeSettings, where: Where, train: np.ndarray | None = None
+) -> dict[str, Rows]:
+    """The splits of a store, which share the memory by size; `train` picks examples of the training split.
+
+    Raises:
+        PermafrostError: class weights name a class that there is not.
+    """
     sizes = {split: len(store.labels(split)) for split in SPLITS}
     total = 4 * sum(sizes.values()) * int(np.prod(store.shape[1:]))
-    keep = memory_bytes if total <= memory_bytes else 0
-    return {split: Rows(store, split, keep, train if split == "train" else None) for split in SPLITS}
+    keep = where.memory_bytes if total <= where.memory_bytes else 0
+    rows = {split: Rows(store, split, keep, train if split == "train" else None, where.device) for split in SPLITS}
+    whole = rows["train"]
+    try:
+        whole.class_weights = weights_of(settings.class_weights, whole.labels, whole.classes)
+    except ValueError as error:
+        raise PermafrostError(str(error), mend="edit params.yaml; the store's labels are class numbers") from error
+    return rows
 
 
-def layer_moments(rows: Rows) -> dict[str, Moments]:
-    """The moments of every layer, in one pass; empty when there are no rows."""
-    fitters = [MomentsFitter() for _ in rows.layers]
-    for block in rows:
-        y = targets(block.labels, rows.classes)
-        for index, fitter in enumerate(fitters):
-            fitter.update(block.x[:, index], y)
-    return {layer: fitter.result for layer, fitter in zip(rows.layers, fitters, strict=True)} if len(rows) else {}
+def open_raw(
+    store: FeatureStore, settings: ProbeSettings, where: Where, train: np.ndarray | None = None
+) -> dict[str, Rows] | None:
+    """The splits as they were cached, for the paper's probe, which runs in numpy; None when it is not asked for."""
+    if "sgd" not in settings.methods:
+        return None
+    return open_rows(store, settings, replace(where, device=None), train)
 
 
 def standardise(rows: dict[str, Rows], moments: dict[str, Moments]) -> None:
@@ -95,49 +151,31 @@ def standardise(rows: dict[str, Rows], moments: dict[str, Moments]) -> None:
         split.standardise(Standardisation.of(mean, spread))
 
 
-def splits_of(rows: dict[str, Rows], layer: str) -> Splits:
-    """One layer's rows of every split."""
-    return Splits(*(rows[split].layer(layer) for split in SPLITS), readout=rows["train"].readout)
-
-
-def _attempt(
-    method: Any,
-    layer: str,
-    rows: dict[str, Rows],
-    raw: dict[str, Rows] | None,
-    moments: Moments | None,
-    settings: ProbeSettings,
-) -> Outcome:
-    """One method on one layer; what cannot be fitted says why and lets the others go on."""
-    splits = splits_of(rows, layer)
-    reason = obstacle(splits.train)
-    if reason is not None or moments is None:
-        return skipped(reason or "no training rows")
-    return fit_method(method, splits, None if raw is None else splits_of(raw, layer), moments, settings)
-
-
-def learning_curve(store: FeatureStore, layer: str, settings: ProbeSettings, memory_bytes: int) -> list[dict[str, Any]]:
+def learning_curve(store: FeatureStore, layer: str, settings: ProbeSettings, where: Where) -> list[dict[str, Any]]:
     """The first method on nested, seeded shares of the training examples, each chosen on validation.
 
     The whole of train is left out: the sweep has it.
     """
     points, total = [], len(store.labels("train"))
     order = np.random.default_rng(settings.seed).permutation(total)
+    settings = replace(settings, methods=settings.methods[:1])
     for fraction in sorted(settings.fractions):
         count = max(1, round(fraction * total))
         if fraction == 1.0 or count > total:
             continue
-        rows = open_rows(store, memory_bytes, np.sort(order[:count]))
+        picked = np.sort(order[:count])
+        rows, raw = open_rows(store, settings, where, picked), open_raw(store, settings, where, picked)
         moments = layer_moments(rows["train"])
         standardise(rows, moments)
-        raw = open_rows(store, memory_bytes, np.sort(order[:count])) if settings.methods[0] == "sgd" else None
-        found = _attempt(settings.methods[0], layer, rows, raw, moments.get(layer), settings)
+        found = _sweep([layer], rows, raw, moments, settings)[layer][settings.methods[0]]
         points.append({"fraction": fraction, "examples": count, **_summary(found)})
     return points
 
 
 def _summary(one: Outcome) -> dict[str, Any]:
-    return {name: one.metrics.get(name) for name in ("status", "validation_accuracy", "test_accuracy", "test_interval")}
+    numbers = [name for name in ("validation_r2", "test_r2") if name in one.metrics]
+    wanted = ("status", "validation_accuracy", "test_accuracy", "test_interval", *numbers)
+    return {name: one.metrics.get(name) for name in wanted}
 
 
 def _cost(found: dict[str, Outcome], first: str, reading: float, train: Rows, key: str) -> CostRecord:

@@ -9,6 +9,7 @@ its minimum at
 V, s and VᵀT are found once; each penalty is then a rescale of rows and one thin product (the same in Google's
 big_vision, `fewshot_lsr`). As a classifier, targets are +1 for the class and −1 for the rest; the largest score wins.
 The scores of one answer always add up to 2 − classes, so that a class without training rows (a constant −1) never wins.
+Answers that are numbers are the targets themselves. Where rows have weights, all means are weighted.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ class Spectrum:
 def ridge_path(
     moments: Moments, spectrum: Spectrum, penalties: tuple[float, ...], classes: int
 ) -> list[tuple[float, LinearModel]]:
-    """The least-squares classifier of each penalty, for standardised rows, the strongest first."""
-    rotated = spectrum.vectors.T @ (2 * spectrum.scale[:, None] * moments.cross)
-    bias = 2 * moments.target_mean - 1
+    """The least-squares model of each penalty, for standardised rows, the strongest first; numbers have no classes."""
+    factor, shift = (2.0, 1.0) if classes else (1.0, 0.0)
+    rotated = spectrum.vectors.T @ (factor * spectrum.scale[:, None] * moments.cross)
+    bias = factor * moments.target_mean - shift
     return [
         (penalty, LinearModel(spectrum.vectors @ (rotated / (spectrum.values + penalty)[:, None]), bias, classes))
         for penalty in sorted(penalties, reverse=True)

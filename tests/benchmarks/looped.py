@@ -6,7 +6,6 @@ and 15-bit words on two cores, rebuilding its weights in every loop; that figure
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from pipeline.looped.fast_path import FastPath
 from pipeline.looped.isa import Subleq, SubleqProgram, Symbol
 from pipeline.looped.layout import Sizes
 from pipeline.looped.subleq import SubleqMachine
+from tests.benchmarks.rows import finish, row
 
 OFFICIAL_STEPS_PER_SECOND = 150
 MUST_FACTOR = 100
@@ -93,21 +93,9 @@ def main(output: Path | None, device: str, threads: int, quick: bool) -> None:
         rate = measure(sizes, batch, path, 0.2 if quick else 0.7, device)
         promised = sizes is SIZES and batch == 256 and path == "fast"
         least = MUST_FACTOR * OFFICIAL_STEPS_PER_SECOND
-        rows.append(
-            {
-                "name": f"subleq {path}, n={sizes.columns}, {sizes.word_bits}-bit words, batch {batch}, {device}",
-                "value": round(rate, 1),
-                "unit": "program-steps/s",
-                "must": f">= {least}" if promised else None,
-                "holds": rate >= least if promised else None,
-            }
-        )
-        mark = "" if not promised else f"  must be >= {least}: {'holds' if rate >= least else 'FAILS'}"
-        click.echo(f"{rows[-1]['name']:58} {rate:12,.0f} {rows[-1]['unit']}{mark}")
-    if output is not None:
-        output.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    if any(row["holds"] is False for row in rows):
-        raise SystemExit(1)
+        name = f"subleq {path}, n={sizes.columns}, {sizes.word_bits}-bit words, batch {batch}, {device}"
+        rows.append(row(name, rate, "program-steps/s", at_least=least if promised else None))
+    finish(rows, output)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ a file system that all share; the driver notes each finished shard. Rates of a w
 from __future__ import annotations
 
 import heapq
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pipeline.features.layout import plan_layout
+from tests.benchmarks.rows import finish, row
 
 
 def simulate(workers: int, shards: int, compute: float, write: float, note: float) -> dict[str, float]:
@@ -58,10 +58,8 @@ def main(rate: float, examples: int, width: int, write_gb: float, note: float, j
         found = simulate(workers, layout.shards, compute, write, note)
         busiest = max((name for name in found if name.endswith("busy")), key=lambda name: found[name])
         print(f"{workers:4d} workers: {found['seconds'] / 3600:8.2f} h, most in use: {busiest} {found[busiest]:.0%}")
-        name = f"{workers} workers"
-        rows.append({"name": name, "value": found["seconds"], "unit": "s", "must": None, "holds": None})
-    if json_file:
-        json_file.write_text(json.dumps(rows, indent=2) + "\n")
+        rows.append(row(f"{workers} workers", found["seconds"], "s"))
+    finish(rows, json_file)
 
 
 if __name__ == "__main__":

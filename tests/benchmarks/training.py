@@ -10,7 +10,6 @@ bfloat16; the ratio to the products alone carries over to others.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import statistics
 import time
@@ -31,6 +30,7 @@ from pipeline.finetune.groups import trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
 from pipeline.finetune.settings import FinetuneSettings
 from pipeline.finetune.shape import Shape
+from tests.benchmarks.rows import finish, row
 
 BATCH = 16
 SHAPE = Shape(kind="patches", size=16, length=64, readout=1, answers=1, classes=10)
@@ -168,13 +168,6 @@ def large_peak(spec: Spec, threads: int, queue: Any) -> None:
     queue.put(peak_memory_bytes())
 
 
-def row(name: str, value: float, unit: str, least: float | None = None, most: float | None = None) -> dict[str, Any]:
-    """One line of the result; `holds` is None where nothing is promised."""
-    must = f">= {least:g}" if least is not None else None if most is None else f"<= {most:g}"
-    holds = value >= least if least is not None else None if most is None else value <= most
-    return {"name": name, "value": float(f"{value:.4g}"), "unit": unit, "must": must, "holds": holds}
-
-
 def speed_rows(spec: Spec, device: torch.device, rounds: int, promised: bool) -> list[dict[str, Any]]:
     """Medians over rounds in which each kind of step is taken once, after one round to warm up."""
     steps = {
@@ -193,12 +186,12 @@ def speed_rows(spec: Spec, device: torch.device, rounds: int, promised: bool) ->
     flops = 4 * BATCH * SHAPE.length * spec.layers * (4 * spec.width**2 + 2 * spec.width * spec.inner_width)
     return [
         row("official recipe, a step", official_seconds, "s"),
-        row("ours, a step", own, "s", most=0.65 if cpu else None),
+        row("ours, a step", own, "s", at_most=0.65 if cpu else None),
         row("products alone", bare, "s"),
         row("products alone", flops / bare / 1e9, "GFLOP/s"),
-        row("official over ours", official_seconds / own, "times", least=11 if cpu else None),
+        row("official over ours", official_seconds / own, "times", at_least=11 if cpu else None),
         row("ours over products alone", own / bare, "times"),
-        row("ours, of the rate of the products", bare / own, "share", least=0.45 if not cpu and promised else None),
+        row("ours, of the rate of the products", bare / own, "share", at_least=0.45 if not cpu and promised else None),
     ]
 
 
@@ -213,21 +206,15 @@ def main(output: Path | None, device: str, threads: int, quick: bool) -> None:
     place, spec = torch.device(device), replace(BASE, layers=2) if quick else BASE
     rows = speed_rows(spec, place, 3 if quick else 5, promised=not quick)
     half, full = losses(spec, place, 5 if quick else 20)
-    rows.append(row("loss without dropout, bfloat16 against float32", abs(half / full - 1), "relative", most=0.02))
+    rows.append(row("loss without dropout, bfloat16 against float32", abs(half / full - 1), "relative", at_most=0.02))
     if not quick and device == "cpu":
         context = multiprocessing.get_context("spawn")
         queue = context.Queue()
         child = context.Process(target=large_peak, args=(LARGE, threads, queue))
         child.start()
-        rows.append(row("GPT-2-large shape, peak memory of a step", queue.get() / GIB, "GiB", most=24))
+        rows.append(row("GPT-2-large shape, peak memory of a step", queue.get() / GIB, "GiB", at_most=24))
         child.join()
-    for each in rows:
-        mark = "" if each["must"] is None else f"  must be {each['must']}: {'holds' if each['holds'] else 'FAILS'}"
-        click.echo(f"{each['name']:50} {each['value']:12,.4g} {each['unit']}{mark}")
-    if output is not None:
-        output.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    if any(each["holds"] is False for each in rows):
-        raise SystemExit(1)
+    finish(rows, output)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def test_the_report_needs_no_network_and_names_what_is_below_its_floor(written):
     page = (written / "report/index.html").read_text()
     assert not re.findall(r"""\s(?:src|href)=["']?(?!data:|#)[^"'>]+""", page)
     assert not re.findall(r"url\((?!#)", page)
-    assert "below the floor are logistic probe on b, ridge probe on b" in page
+    assert "below the floor are all but full FPT fine-tune on b" in page
     pictures = {path.stem for path in (written / "report").glob("*.png")}
     assert pictures == {
         "accuracy-against-cost",
@@ -111,6 +111,32 @@ def test_the_report_needs_no_network_and_names_what_is_below_its_floor(written):
         "confusion",
     }
     assert page.count("<svg") == len(pictures)
+
+
+def test_each_stage_shows_what_it_used_and_says_what_was_not_measured(results):
+    record = CostRecord("cache", "bit_xor-b", 6.0, 600, 3 << 20, "cpu", 100, tokens=900, joules=41.6)
+    record.write(results / "data/cost")
+    record = CostRecord("finetune", "bit_xor-b", 40.0, 8000, 1, "cuda H", 100, tokens=80, peak_device_bytes=5 << 20)
+    record.write(results / "data/cost")
+    write_comparison(results, ("bit_xor",), ("b",))
+    lines = (results / "report/table.md").read_text().splitlines()
+    cache, probe, tuned = (
+        next(line for line in lines if line.startswith(f"| bit_xor | b | {stage} |")).split(" | ")[3:]
+        for stage in ("cache", "probe", "finetune")
+    )
+    assert (cache[0], cache[1], cache[4], cache[6]) == ("6.00", "150", "3", "42 |")
+    assert (probe[1], probe[6]) == ("–", "not measured |")
+    assert (tuned[3], tuned[5], tuned[6]) == ("–", "5", "not measured |")
+
+
+def test_attention_maps_stand_in_the_page_itself(results):
+    place = results / "data/attention/bit_xor-b"
+    place.mkdir(parents=True)
+    (place / "first-layer.png").write_bytes(b"picture")
+    write_comparison(results, ("bit_xor",), ("b",))
+    page = (results / "report/index.html").read_text()
+    assert 'src="data:image/png;base64,cGljdHVyZQ=="' in page
+    assert 'alt="Attention of the fine-tuned network on bit_xor with b, first layer"' in page
 
 
 def test_one_layer_makes_no_sweep(results):

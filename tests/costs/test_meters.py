@@ -3,11 +3,13 @@ from __future__ import annotations
 import sys
 import time
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pipeline.costs.meters import EnergyMeter, matmul_flops_per_second, nvml_joules, utilisation
+from pipeline.costs.meters import EnergyMeter, matmul_flops_per_second, measured, nvml_joules, utilisation
+from pipeline.costs.record import CostRecord
 
 
 @pytest.fixture
@@ -47,6 +49,13 @@ def test_a_devices_energy_is_read_where_nvml_is(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "pynvml", stand_in)
     assert nvml_joules() == {"gpu 0": 1.5, "gpu 1": 3.0}
+
+
+def test_a_record_takes_energy_only_when_all_work_was_done_here(rapl):
+    cost, energy = CostRecord("cache", "k", 1.0, 2, 3, "cpu", 4), EnergyMeter(rapl)
+    (rapl / "intel-rapl:0/energy_uj").write_text("6500000")
+    assert measured(cost, energy, 7) == replace(cost, tokens=7, joules=1.5)
+    assert measured(cost, energy, 7, here=False).joules is None
 
 
 def test_utilisation_of_a_product_is_about_one():

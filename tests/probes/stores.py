@@ -37,7 +37,8 @@ def write_store(
     for shard in range(layout.shards):
         rows = layout.rows_of(shard)
         write_shard(path, layout, shard, features[rows.start : rows.stop])
-    write_manifest(path, {"schema": SCHEMA}, file_digests(path), floors={"majority class": 1 / classes})
+    floors = {"majority class": 1 / classes} if classes else {}
+    write_manifest(path, {"schema": SCHEMA}, file_digests(path), floors=floors)
     return open_features(path)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.probes.judge import details, judge, stacked
+from pipeline.probes.judge import details, judge, score_path
 from pipeline.probes.linear import LinearModel
 from pipeline.probes.rows import ArrayRows
 
@@ -48,11 +48,13 @@ def test_the_calibration_error_is_guos(rows):
     assert found.calibration_error == pytest.approx(error, abs=1e-6)
 
 
-def test_models_judged_together_are_judged_as_alone(rows):
+@pytest.mark.parametrize("block", [None, 7])
+def test_a_path_is_scored_as_each_model_alone(rows, block):
     models = [model(3), model(4)]
-    for together, alone in zip(stacked(models, rows), judge([one.scores for one in models], rows), strict=True):
-        np.testing.assert_array_equal(together.confusion, alone.confusion)
-        assert together.loss == pytest.approx(alone.loss, rel=1e-6)
+    blocks = ArrayRows(rows.x, rows.labels, 4, block)
+    for found, alone in zip(score_path(models, blocks), judge([one.scores for one in models], rows), strict=True):
+        assert (found.answers, found.accuracy) == (180, alone.accuracy)
+        assert found.loss == pytest.approx(alone.loss, rel=1e-6)
 
 
 def test_the_bootstrap_interval_is_that_of_drawn_examples(rows):

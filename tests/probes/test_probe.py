@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.extraction.engine import Where, extract, plan_extraction
+from pipeline.extraction.engine import Where as ExtractWhere
+from pipeline.extraction.engine import extract, plan_extraction
 from pipeline.features import open_features
 from pipeline.probes import rows as rows_module
 from pipeline.probes.logistic import fit_path
 from pipeline.probes.moments import MomentsFitter, targets
-from pipeline.probes.probe import run_probe
+from pipeline.probes.probe import Where, run_probe
 from pipeline.probes.ridge import Spectrum
 from pipeline.probes.rows import ArrayRows, Standardisation
 from pipeline.probes.settings import ProbeSettings
@@ -23,9 +24,13 @@ SETTINGS = ProbeSettings(
     methods=("logistic", "ridge", "knn", "sgd"),
     penalties=(1.0, 0.1, 0.001),
     iterations=100,
+    class_weights=None,
     neighbours=5,
     sgd_epochs=3,
     sgd_batch=16,
+    lasso_penalty=0.01,
+    lasso_iterations=30,
+    lasso_shares=(0.1, 0.5),
     fractions=(0.1, 1.0),
     seed=0,
     threads=1,
@@ -36,7 +41,7 @@ SETTINGS = ProbeSettings(
 def store(tiny_tokens, tiny_bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("probe")
     plan = plan_extraction(open_tokens(tiny_tokens), backbone(tiny_bert), cache_settings(), {})
-    extract(plan, folder / "xor-tiny", Where(torch.device("cpu"), folder / "work"))
+    extract(plan, folder / "xor-tiny", ExtractWhere(torch.device("cpu"), folder / "work"))
     return open_features(folder / "xor-tiny")
 
 
@@ -72,7 +77,7 @@ def test_two_probes_are_equal(store):
 def test_streaming_gives_the_numbers_of_a_run_in_memory(tmp_path, monkeypatch, dtype):
     monkeypatch.setattr(rows_module, "BLOCK_BYTES", 64 * 4 * 2 * 8)
     store = write_store(tmp_path / "s", three_splits(layers=2), 3, ("1", "final"), dtype)
-    assert run_probe(store, SETTINGS, "k", memory_bytes=0)[0] == run_probe(store, SETTINGS, "k")[0]
+    assert run_probe(store, SETTINGS, "k", Where(memory_bytes=0))[0] == run_probe(store, SETTINGS, "k")[0]
 
 
 def test_every_layer_is_probed_and_the_best_on_validation_is_reported(tmp_path):
@@ -120,7 +125,8 @@ def test_each_edge_has_a_status_and_finite_numbers(tmp_path, edge):
     edit, status = EDGES[edge]
     splits = three_splits()
     change(splits, "train", edit)
-    metrics, cost = run_probe(write_store(tmp_path / "s", splits, 3), SETTINGS, "k")
+    settings = dataclasses.replace(SETTINGS, methods=(*SETTINGS.methods, "head2toe"))
+    metrics, cost = run_probe(write_store(tmp_path / "s", splits, 3), settings, "k")
     for one in (metrics, *metrics["methods"].values()):
         assert one["status"] == status
         assert (one["test_accuracy"] is None) == status.startswith("skipped")
