@@ -31,11 +31,12 @@ from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
-from pipeline.features.workspace import Workspace, work_key
+from pipeline.features.workspace import CODE, Workspace
 from pipeline.features.write import create_store
 from pipeline.identity import file_digests, write_manifest
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
+from pipeline.work import work_key
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         "kernels": kernels_for(where.device, dtype),
     }
     print(f"cache {destination.name}: {reason_for(where.device, dtype)}", flush=True)
-    with Workspace(where.work / "cache" / destination.name, work_key(plan.identity, made)) as workspace:
+    key = work_key({**plan.identity, **made}, CODE)
+    with Workspace(where.work / "cache" / destination.name, key) as workspace:
         if where.fresh:
             workspace.discard()
         if not workspace.store.exists():

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -20,7 +21,7 @@ from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
 from pipeline.finetune.batches import Split, load_split
-from pipeline.finetune.checkpoints import Checkpoints
+from pipeline.finetune.checkpoints import CODE, Checkpoints
 from pipeline.finetune.groups import count_by_group, trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
 from pipeline.finetune.settings import FinetuneSettings
@@ -28,6 +29,7 @@ from pipeline.finetune.shape import Shape, shape_of
 from pipeline.finetune.training import CurvePoint, Training, best_point
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
+from pipeline.work import work_key
 
 SCHEMA = 1
 """Raised when the meaning of a checkpoint changes."""
@@ -84,8 +86,8 @@ def finetune(
         training = _prepare(accelerator, shape, backbone, splits, replace(settings, lr=lr))
         checkpoints = nullcontext()
         if work is not None and accelerator.num_processes == 1:
-            identity = _identity(tokens, backbone, training.settings, accelerator.device)
-            checkpoints = Checkpoints(work.folder / key / f"lr-{lr:g}", identity, work.every)
+            run = work_key(_identity(tokens, backbone, training.settings, accelerator.device), CODE)
+            checkpoints = Checkpoints(work.folder / key / f"lr-{lr:g}", run, work.every)
         with checkpoints as held:
             _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", held)
         sweep[f"{lr:g}"] = best_point(training.at.curve).validation_accuracy
@@ -145,13 +147,13 @@ def _merit(training: Training) -> tuple[float, float]:
 
 
 def _identity(tokens: Tokens, backbone: Backbone, settings: FinetuneSettings, device: torch.device) -> dict[str, Any]:
-    """Everything that decides the bits of a run."""
+    """Everything but the code that decides the bits of a run."""
     return {
         "schema": SCHEMA,
         "tokens": tokens.digest,
         "weights": backbone.weights,
         "settings": asdict(settings),
-        "torch": torch.__version__,
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "device": device_kind(device),
     }
 
