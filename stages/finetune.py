@@ -35,6 +35,7 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     from pipeline.device import pick_device
     from pipeline.finetune.loop import Work, discard_work, finetune
     from pipeline.finetune.settings import FinetuneSettings
+    from pipeline.finetune.variants import in_words, recipe_of
     from pipeline.identity import write_json
     from pipeline.params import Params
     from pipeline.tasks.tokens import open_tokens
@@ -42,10 +43,11 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     params = Params(PARAMS)
     key = f"{task}-{backbone}"
     settings = params.section("finetune", FinetuneSettings)
-    network = find_backbone(backbone_settings(params, backbone))
+    source = backbone_settings(params, backbone)
     unfinished = Work(work / "finetune", checkpoint_every)
     tokens = open_tokens(Path("data/tokens") / task)
-    result = finetune(tokens, network, settings, pick_device(device), key, unfinished)
+    recipe = recipe_of(settings, tokens.source["name"], source.source)
+    result = finetune(tokens, find_backbone(source), recipe, pick_device(device), key, unfinished)
     if os.environ.get("RANK", "0") != "0":
         return  # of several processes under torchrun the first one writes
 
@@ -57,11 +59,12 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
         writer = csv.DictWriter(file, vars(result.curve[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(vars(point) for point in result.curve)
-    write_json(Path("metrics/finetune") / f"{key}.json", result.metrics)
+    write_json(Path("metrics/finetune") / f"{key}.json", {"recipe": in_words(settings), **result.metrics})
     result.cost.write(Path("data/cost"))
     discard_work(unfinished, key)
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
     click.echo(f"finetune {key}: test accuracy {result.metrics['test_accuracy']:.3f}; trained {groups}")
+    click.echo(f"recipe: variant {in_words(settings)}")
 
 
 if __name__ == "__main__":

@@ -79,22 +79,23 @@ probe:
   threads: 1
 finetune:
   trainable: [output, layernorm, input, positions]
-  final_norm: true
-  position_rows: used
   seed: 0
   steps: 6
   batch_size: 8
   evaluate_every: 3
   stop_at: null
   patience: null
-  lr: 0.001
   lr_sweep: null
-  clip: 1.0
-  adapter_gain: 1.41
-  input_dropout: 0.1
-  frozen_dropout: true
   compute_dtype: bfloat16
   threads: 1
+  variant: code
+  position_rows: used
+  final_norm: null
+  frozen_dropout: true
+  lr: 0.001
+  clip: null
+  input_dropout: null
+  adapter_gain: null
 """
 
 

@@ -24,7 +24,7 @@ from pipeline.finetune.batches import Split, load_split
 from pipeline.finetune.checkpoints import CODE, Checkpoints
 from pipeline.finetune.groups import count_by_group, trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape, shape_of
 from pipeline.finetune.training import CurvePoint, Training, best_point
 from pipeline.progress import progress
@@ -56,7 +56,7 @@ class Finetuned:
 def finetune(
     tokens: Tokens,
     backbone: Backbone,
-    settings: FinetuneSettings,
+    settings: Recipe,
     device: torch.device,
     key: str,
     work: Work | None = None,
@@ -107,7 +107,7 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _check_processes(accelerator: Accelerator, settings: FinetuneSettings) -> None:
+def _check_processes(accelerator: Accelerator, settings: Recipe) -> None:
     """Refuse to train alone where a launcher meant several, which accelerate would do silently."""
     wanted, found = world_size(), accelerator.num_processes
     if found != wanted:
@@ -121,7 +121,7 @@ def _prepare(
     shape: Shape,
     backbone: Backbone,
     splits: dict[str, Split],
-    settings: FinetuneSettings,
+    settings: Recipe,
 ) -> Training:
     table = backbone.load_embedding() if shape.table else None
     model = FrozenPretrainedTransformer(shape, backbone.load(), settings, table)
@@ -146,7 +146,7 @@ def _merit(training: Training) -> tuple[float, float]:
     return best.validation_accuracy, -best.validation_loss
 
 
-def _identity(tokens: Tokens, backbone: Backbone, settings: FinetuneSettings, device: torch.device) -> dict[str, Any]:
+def _identity(tokens: Tokens, backbone: Backbone, settings: Recipe, device: torch.device) -> dict[str, Any]:
     """Everything but the code that decides the bits of a run."""
     return {
         "schema": SCHEMA,

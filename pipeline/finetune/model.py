@@ -18,16 +18,14 @@ from pipeline.backbones.init import linear_head
 from pipeline.backbones.packed import pack_frozen
 from pipeline.backbones.transformer import Transformer
 from pipeline.finetune.groups import choose
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape
 
 
 class FrozenPretrainedTransformer(nn.Module):
     """Inputs to class scores at the readout tokens."""
 
-    def __init__(
-        self, shape: Shape, backbone: Transformer, settings: FinetuneSettings, table: Tensor | None = None
-    ) -> None:
+    def __init__(self, shape: Shape, backbone: Transformer, settings: Recipe, table: Tensor | None = None) -> None:
         """Put adapter and head, drawn from the seed, around `backbone`, and mark what trains.
 
         `table` is the backbone's own embedding, `(id, width)`, for a task in its ids.

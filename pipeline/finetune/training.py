@@ -17,7 +17,7 @@ from pipeline.errors import PermafrostError
 from pipeline.finetune.batches import Split, batch_rows, dropout_seed
 from pipeline.finetune.checkpoints import Checkpoints
 from pipeline.finetune.groups import trained
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.settings import Recipe
 from pipeline.tasks.scoring import accuracy
 
 EVALUATION_BATCH = 256
@@ -66,7 +66,7 @@ class Training:
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         splits: dict[str, Split],
-        settings: FinetuneSettings,
+        settings: Recipe,
     ) -> None:
         self.accelerator, self.model, self.optimizer = accelerator, model, optimizer
         self.splits, self.settings, self.at = splits, settings, Standing()
@@ -102,7 +102,8 @@ class Training:
         inputs, lengths, labels = train.pick(own, step)
         loss = F.cross_entropy(self.model(inputs, lengths).flatten(0, 1), labels.flatten())
         accelerator.backward(loss)
-        norm = accelerator.clip_grad_norm_(self.trained.values(), settings.clip)
+        most = float("inf") if settings.clip == "off" else settings.clip
+        norm = accelerator.clip_grad_norm_(self.trained.values(), most)
         value = float(accelerator.reduce(loss.detach(), "mean"))  # pyright: ignore[reportArgumentType]
         if not np.isfinite(value) or not np.isfinite(float(norm if norm is not None else 0.0)):
             what = f"the loss is {value}, the gradient's norm {float(norm or 0.0)}"

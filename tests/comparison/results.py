@@ -35,7 +35,12 @@ def write_results(folder: Path) -> Path:
         },
     }
     write_json(folder / f"metrics/probe/{key}.json", probe)
-    tuned = {"test_accuracy": 0.94, "trained_parameters": 34, "examples_seen": 1000}
+    tuned = {
+        "test_accuracy": 0.94,
+        "trained_parameters": 34,
+        "examples_seen": 1000,
+        "recipe": "code, position_rows used",
+    }
     write_json(folder / f"metrics/finetune/{key}.json", {**tuned, "test_answers": 50, "floors": FLOORS})
     program = {"name": "xor", "kind": "task", "accuracy": 1.0, "examples": 64, "layers": 4, "width": 98, "steps": 13}
     other = {"name": "gcd", "kind": "program"}
