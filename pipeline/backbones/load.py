@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor
 
 from pipeline.backbones.families import embedding_of, spec_of, tensors_of
 from pipeline.backbones.init import draw_like, draw_weights
+from pipeline.backbones.lstm import draw_lstm, spec_of_lstm
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.settings import BackboneSettings, PretrainedSource, RandomSource
 from pipeline.backbones.transformer import Spec, Transformer
 from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
@@ -34,6 +36,8 @@ class Backbone:
         Raises:
             PermafrostError: the weights cannot be read or do not fit the architecture.
         """
+        if isinstance(self.settings, LstmSource):
+            return draw_lstm(self.settings)
         with torch.device("meta"):
             model = Transformer(self.spec)
         if isinstance(self.settings, RandomSource):
@@ -56,6 +60,8 @@ class Backbone:
         Raises:
             PermafrostError: the architecture has none, or the weights cannot be read.
         """
+        if isinstance(self.settings, LstmSource):
+            raise PermafrostError("an LSTM has no tokenizer of its own: it cannot read this task's ids")
         if isinstance(self.settings, RandomSource):
             # A stream of its own, so that the network's weights do not depend on whether its table is wanted.
             generator = torch.Generator().manual_seed(self.settings.seed + TABLE_STREAM)
@@ -70,6 +76,8 @@ def find_backbone(settings: BackboneSettings) -> Backbone:
     Raises:
         PermafrostError: the folder, the config or the weights are missing, unknown, or not the ones named.
     """
+    if isinstance(settings, LstmSource):
+        return Backbone(settings, {}, spec_of_lstm(settings), {"drawn": asdict(settings)})
     source = settings.like if isinstance(settings, RandomSource) else settings
     folder = locate(source)
     config = read_config(folder)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.params import STRICT, Params
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -65,7 +66,7 @@ class RandomSource:
 
 
 PretrainedSource = PackageSource | PathSource | HubSource
-BackboneSettings = PretrainedSource | RandomSource
+BackboneSettings = PretrainedSource | RandomSource | LstmSource
 
 
 def backbone_settings(params: Params, name: str) -> BackboneSettings:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from pipeline.backbones.load import Backbone
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.costs.flops import TransformerSizes, forward_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
@@ -189,6 +190,7 @@ def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> C
         tokens.readout,
         tokens.features if tokens.kind == "patches" else 0,
         tokens.answers // tokens.readout * tokens.classes,
+        isinstance(plan.backbone.settings, LstmSource),
     )
     return CostRecord(
         stage="cache",

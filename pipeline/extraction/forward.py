@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int64, Num
 from torch import Tensor, nn
 
-from pipeline.backbones.transformer import Block, Transformer
+from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
-from pipeline.extraction.frozen_block import FrozenBlock, take
+from pipeline.extraction.frozen_block import frozen, take
 from pipeline.extraction.readout import ReadoutName, pool, positions
 
 
@@ -32,10 +32,9 @@ class Reader:
         self.backbone = backbone
         self.layers = layers
         self.readout: ReadoutName = readout
-        self.device, self.dtype = backbone.position.device, dtype
+        self.device, self.dtype = next(backbone.parameters()).device, dtype
         depths = [self._depth(name) for name in layers]
-        used = [block for block in backbone.blocks if isinstance(block, Block)][: max(depths)]
-        self.blocks = [FrozenBlock(block, dtype) for block in used]
+        self.blocks = [frozen(block, dtype) for block in backbone.blocks[: max(depths)]]
         self.wanted = set(depths)
 
     @torch.inference_mode()

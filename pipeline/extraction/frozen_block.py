@@ -5,10 +5,12 @@ The definition is `pipeline.backbones.transformer.Block`; tests hold the two equ
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipeline.backbones.transformer import Block
 from pipeline.extraction.products import linear, product
@@ -19,6 +21,17 @@ def take(
 ) -> Float[Tensor, "batch kept width"]:
     """The vectors at each row's own positions."""
     return x.gather(1, positions[:, :, None].expand(-1, -1, x.shape[-1]))
+
+
+Frozen = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+"""A layer's output from its input, which tokens are real, and which positions are wanted."""
+
+
+def frozen(block: nn.Module, dtype: torch.dtype) -> Frozen:
+    """A layer of any backbone for extraction; an LSTM's runs as it is, in float32."""
+    if isinstance(block, Block):
+        return FrozenBlock(block, dtype)
+    return lambda x, mask, positions: block(x) if positions is None else take(block(x), positions)
 
 
 class FrozenBlock:

@@ -8,7 +8,7 @@ from torch import nn
 
 from pipeline.errors import PermafrostError
 
-LAYERED = ("layernorm", "feedforward", "attention", "bias")
+LAYERED = ("layernorm", "feedforward", "attention", "recurrent", "bias")
 GROUPS = ("output", "input", "positions", *LAYERED, "all")
 PATTERN = rf"^(?:{'|'.join(GROUPS)}|(?:{'|'.join(LAYERED)})\[(?:-?\d+|-?\d*:-?\d*)\])$"
 """A group, or a group with a layer or a range of layers counted as Python does: `attention[-1]`, `layernorm[8:]`."""
@@ -22,9 +22,8 @@ def group_of(name: str) -> str:
         return "positions"
     if "norm" in name:
         return "layernorm"
-    if ".attention." in name:
-        return "attention"
-    return "feedforward" if ".up." in name or ".down." in name else "embedding"
+    parts = {".attention.": "attention", ".lstm.": "recurrent", ".up.": "feedforward", ".down.": "feedforward"}
+    return next((group for part, group in parts.items() if part in name), "embedding")
 
 
 def choose(names: list[str], trainable: tuple[str, ...], layers: int, final_norm: bool) -> set[str]:

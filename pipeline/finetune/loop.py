@@ -16,6 +16,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from pipeline.backbones.load import Backbone
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.costs.flops import TransformerSizes, finetune_step_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
@@ -190,7 +191,8 @@ def _cost(
     sizes = TransformerSizes(
         spec.width, spec.layers, spec.inner_width, shape.length, shape.readout, features, shape.scores
     )
-    matrices = counts.get("attention", 0) + counts.get("feedforward", 0)
+    sizes = replace(sizes, recurrent=isinstance(backbone.settings, LstmSource))
+    matrices = sum(counts.get(group, 0) for group in ("attention", "feedforward", "recurrent"))
     step_flops = finetune_step_flops(sizes, settings.batch_size)
     step_flops += 2 * settings.batch_size * shape.length * matrices
     examples = len(tokens.splits["train"])

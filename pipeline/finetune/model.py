@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pipeline.backbones.adapters import embedding_adapter, make_adapter
 from pipeline.backbones.dropout import dropout
 from pipeline.backbones.init import linear_head
+from pipeline.backbones.lstm import Lstm
 from pipeline.backbones.packed import pack_frozen
 from pipeline.backbones.transformer import Transformer
 from pipeline.finetune.groups import choose
@@ -37,7 +38,7 @@ class FrozenPretrainedTransformer(nn.Module):
         else:
             self.embedding = embedding_adapter(table)
         self.backbone = backbone
-        if settings.position_rows == "used":
+        if settings.position_rows == "used" and backbone.position is not None:
             self.backbone.position = nn.Parameter(backbone.position[: shape.length].clone())
         self.readout, self.classes = shape.readout, shape.classes
         self.head = linear_head(width, shape.scores, settings.seed)
@@ -81,7 +82,7 @@ def cast_frozen(model: FrozenPretrainedTransformer, device: torch.device) -> boo
 
     What trains keeps its float32. False where a CPU lacks these products: training is then slower.
     """
-    packed = device.type != "cpu" or pack_frozen(model.backbone.blocks)
+    packed = device.type != "cpu" or isinstance(model.backbone, Lstm) or pack_frozen(model.backbone.blocks)
     for module in model.modules():
         if isinstance(module, nn.Linear) and not module.weight.requires_grad:
             for parameter in module.parameters():
