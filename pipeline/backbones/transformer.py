@@ -61,6 +61,8 @@ class Attention(nn.Module):
         whole, width = last == x.shape[1], x.shape[-1]
         if whole:
             queries, rest = None, self.qkv(x)
+        elif not isinstance(self.qkv, nn.Linear):  # one with a low-rank update, which has no rows of its own
+            queries, rest = (projected := self.qkv(x))[:, -last:, :width], projected[..., width:]
         else:
             queries = F.linear(x[:, -last:], self.qkv.weight[:width], self.qkv.bias[:width])
             rest = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:])

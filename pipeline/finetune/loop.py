@@ -185,7 +185,7 @@ def _result(
 def _cost(
     tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, counts: dict[str, int], key: str
 ) -> CostRecord:
-    """The cost of the run that counts. Trained matrices cost one more product of their size in each step."""
+    """The cost of the run that counts. Trained matrices cost a product more of their size a step, added ones three."""
     spec, settings, at = backbone.spec, training.settings, training.at
     features = shape.size if shape.kind == "patches" else 0
     sizes = TransformerSizes(
@@ -194,7 +194,7 @@ def _cost(
     sizes = replace(sizes, recurrent=isinstance(backbone.settings, LstmSource))
     matrices = sum(counts.get(group, 0) for group in ("attention", "feedforward", "recurrent"))
     step_flops = finetune_step_flops(sizes, settings.batch_size)
-    step_flops += 2 * settings.batch_size * shape.length * matrices
+    step_flops += 2 * settings.batch_size * shape.length * (matrices + 3 * counts.get("lora", 0))
     examples = len(tokens.splits["train"])
     return CostRecord(
         stage="finetune",

@@ -19,6 +19,7 @@ from pipeline.backbones.lstm import Lstm
 from pipeline.backbones.packed import pack_frozen
 from pipeline.backbones.transformer import Transformer
 from pipeline.finetune.groups import choose
+from pipeline.finetune.lora import add_lora
 from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape
 
@@ -44,6 +45,7 @@ class FrozenPretrainedTransformer(nn.Module):
         self.head = linear_head(width, shape.scores, settings.seed)
         self.input_dropout = settings.input_dropout if shape.kind == "patches" else 0.0
         self.frozen_dropout = settings.frozen_dropout
+        add_lora(backbone, settings.trainable, settings.seed)
         names = [name for name, _ in self.named_parameters()]
         chosen = choose(names, settings.trainable, backbone.spec.layers, settings.final_norm)
         for name, parameter in self.named_parameters():

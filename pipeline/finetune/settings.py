@@ -22,8 +22,8 @@ class Shared:
     """What paper and official code do not do differently, or leave open.
 
     `trainable`: what trains: output, layernorm, input, positions, feedforward, attention, recurrent (an LSTM's), bias
-    (the backbone's: BitFit) or all; those of layers also for some of them, `layernorm[8:]`, `attention[-1]`. `seed`
-    decides adapter, head, order and dropout.
+    (the backbone's: BitFit), lora(r) (low-rank updates of attention) or all; those of layers also for some of them,
+    `layernorm[8:]`, `attention[-1]`. `seed` decides adapter, head, order and dropout.
 
     `stop_at`: training ends early when validation accuracy reaches this, checked every `evaluate_every` steps; null
     runs all `steps`. `patience`: it also ends after so many evaluations in a row without a better one; null never.

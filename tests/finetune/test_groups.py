@@ -41,7 +41,7 @@ def test_the_final_norm_can_be_left_out():
     assert gone == {"backbone.final_norm.weight", "backbone.final_norm.bias"}
 
 
-@pytest.mark.parametrize("entry", ["layernrm", "output[1]", "attention[1", "attention[]"])
+@pytest.mark.parametrize("entry", ["layernrm", "output[1]", "attention[1", "attention[]", "lora", "lora(0)", "lora(r)"])
 def test_what_is_no_group_is_refused(entry):
     with pytest.raises(PermafrostError, match="is not a group; known: output"):
         chosen(entry)
@@ -77,6 +77,17 @@ def test_without_blocks_the_head_sees_its_own_token_only(tokens, tiny_bert):
     result = finetune(tokens, found, settings(), CPU, "k")
     assert result.cost.flops > 0
     assert result.metrics["trained_parameters"] == 2 * 32 + 6 * 32 + 2 * 32 + 2 * 32 + 2
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_from_scratch_all_of_it_trains_and_learns(tokens, tiny_bert, layers):
+    like = PathSource(source="path", path=str(tiny_bert))
+    found = find_backbone(RandomSource(source="random", like=like, seed=0, layers=layers))
+    recipe = settings(trainable=("all",), steps=200, evaluate_every=100, lr=3e-3, input_dropout=0.0)
+    result = finetune(tokens, found, recipe, CPU, "k")
+    block = 4 * (32**2 + 32) + 2 * 32 * 64 + 32 + 64 + 4 * 32
+    assert result.metrics["trained_parameters"] == layers * block + 2 * 32 + (6 + 1 + 2) * 32 + 2 * 32 + 2
+    assert result.curve[-1].train_loss < 0.8 * result.curve[0].train_loss
 
 
 def test_more_layers_than_there_are_is_refused(tiny_bert):
