@@ -83,6 +83,7 @@ finetune:
   steps: 6
   batch_size: 8
   evaluate_every: 3
+  examples: stored
   stop_at: null
   patience: null
   lr_sweep: null

@@ -23,6 +23,7 @@ from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
 from pipeline.finetune.batches import Split, load_split
 from pipeline.finetune.checkpoints import CODE, Checkpoints
+from pipeline.finetune.fresh import Stream, stream_of
 from pipeline.finetune.groups import count_by_group, trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
 from pipeline.finetune.settings import Recipe
@@ -73,18 +74,23 @@ def finetune(
     """
     torch.set_num_threads(settings.threads)
     shape = shape_of(tokens)
-    if shape.length > backbone.spec.positions:
-        raise PermafrostError(
-            f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
-        )
     accelerator = Accelerator(
         cpu=device.type == "cpu", mixed_precision="bf16" if settings.compute_dtype == "bfloat16" else "no"
     )
     _check_processes(accelerator, settings)
-    splits = {name: load_split(tokens, name, settings.seed, accelerator.device) for name in tokens.splits}
+    splits = {name: load_split(tokens, name, settings.seed, accelerator.device) for name in ("validation", "test")}
+    if settings.examples == "fresh":
+        train = stream_of(tokens, accelerator.device)
+        shape = replace(shape, length=max(shape.length, train.length))
+    else:
+        train = load_split(tokens, "train", settings.seed, accelerator.device)
+    if shape.length > backbone.spec.positions:
+        raise PermafrostError(
+            f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
+        )
     best, sweep = None, {}
     for lr in settings.lr_sweep or (settings.lr,):
-        training = _prepare(accelerator, shape, backbone, splits, replace(settings, lr=lr))
+        training = _prepare(accelerator, shape, backbone, (train, splits), replace(settings, lr=lr))
         checkpoints = nullcontext()
         if work is not None and accelerator.num_processes == 1:
             run = work_key(_identity(tokens, backbone, training.settings, accelerator.device), CODE)
@@ -121,7 +127,7 @@ def _prepare(
     accelerator: Accelerator,
     shape: Shape,
     backbone: Backbone,
-    splits: dict[str, Split],
+    data: tuple[Split | Stream, dict[str, Split]],
     settings: Recipe,
 ) -> Training:
     table = backbone.load_embedding() if shape.table else None
@@ -130,7 +136,7 @@ def _prepare(
         print("finetune: this CPU has no packed bfloat16 products; training runs without them", file=sys.stderr)
     optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
     prepared, optimizer = accelerator.prepare(model, optimizer)
-    return Training(accelerator, prepared, optimizer, splits, settings)
+    return Training(accelerator, prepared, optimizer, *data, settings)
 
 
 def _train(training: Training, key: str, checkpoints: Checkpoints | None) -> None:

@@ -25,6 +25,8 @@ class Shared:
     (the backbone's: BitFit), lora(r) (low-rank updates of attention) or all; those of layers also for some of them,
     `layernorm[8:]`, `attention[-1]`. `seed` decides adapter, head, order and dropout.
 
+    `examples`: epochs over the stored train split, or the endless stream that a synthetic task's split begins.
+
     `stop_at`: training ends early when validation accuracy reaches this, checked every `evaluate_every` steps; null
     runs all `steps`. `patience`: it also ends after so many evaluations in a row without a better one; null never.
     `lr_sweep`: learning rates to run one by one in place of `lr`, chosen on validation; or null.
@@ -35,6 +37,7 @@ class Shared:
     steps: Positive
     batch_size: Positive
     evaluate_every: Positive
+    examples: Literal["stored", "fresh"]
     stop_at: Annotated[float, Field(gt=0, le=1)] | None
     patience: Positive | None
     lr_sweep: Annotated[tuple[Rate, ...], Field(min_length=1)] | None

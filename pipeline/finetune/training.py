@@ -14,8 +14,9 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from pipeline.errors import PermafrostError
-from pipeline.finetune.batches import Split, batch_rows, dropout_seed
+from pipeline.finetune.batches import Split, dropout_seed
 from pipeline.finetune.checkpoints import Checkpoints
+from pipeline.finetune.fresh import Stream
 from pipeline.finetune.groups import trained
 from pipeline.finetune.settings import Recipe
 from pipeline.tasks.scoring import accuracy
@@ -58,18 +59,19 @@ class Standing:
 
 
 class Training:
-    """One run: model, optimizer and where they stand."""
+    """One run: model, optimizer and where they stand; `splits` are those that it is scored on."""
 
     def __init__(
         self,
         accelerator: Accelerator,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
+        train: Split | Stream,
         splits: dict[str, Split],
         settings: Recipe,
     ) -> None:
         self.accelerator, self.model, self.optimizer = accelerator, model, optimizer
-        self.splits, self.settings, self.at = splits, settings, Standing()
+        self.train, self.splits, self.settings, self.at = train, splits, settings, Standing()
         self.trained = trained(accelerator.unwrap_model(model))
 
     def run(self, key: str, checkpoints: Checkpoints | None) -> Iterator[CurvePoint]:
@@ -95,8 +97,8 @@ class Training:
     def _step(self, key: str) -> None:
         """One step; nothing is updated from a loss or gradient that is no number."""
         start, settings, accelerator = time.perf_counter(), self.settings, self.accelerator
-        step, train = self.at.step + 1, self.splits["train"]
-        rows = batch_rows(len(train.labels), settings.batch_size, settings.seed, step - 1)
+        step, train = self.at.step + 1, self.train
+        rows = train.batch(settings.batch_size, settings.seed, step - 1)
         own = rows[accelerator.process_index :: accelerator.num_processes]
         torch.manual_seed(dropout_seed(settings.seed, step, accelerator.process_index))
         inputs, lengths, labels = train.pick(own, step)

@@ -48,6 +48,7 @@ def recipe(dropout: bool, dtype: str) -> Recipe:
         steps=1,
         batch_size=BATCH,
         evaluate_every=1,
+        examples="stored",
         stop_at=None,
         patience=None,
         lr=1e-3,

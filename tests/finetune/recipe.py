@@ -20,6 +20,7 @@ def settings(**changes: Any) -> Recipe:
         "steps": 12,
         "batch_size": 8,
         "evaluate_every": 4,
+        "examples": "stored",
         "stop_at": None,
         "patience": None,
         "lr": 1e-3,
