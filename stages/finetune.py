@@ -10,13 +10,7 @@ import click
 
 from stages.command import PARAMS, backbone_option, device_option, reports_errors, task_option, work_option
 
-
-@click.command()
-@task_option
-@backbone_option
-@device_option
-@work_option
-@click.option(
+checkpoint_option = click.option(
     "--checkpoint-every",
     type=click.IntRange(min=1),
     default=200,
@@ -25,6 +19,14 @@ from stages.command import PARAMS, backbone_option, device_option, reports_error
     show_envvar=True,
     help="Steps between two checkpoints: what a crash can cost.",
 )
+
+
+@click.command()
+@task_option
+@backbone_option
+@device_option
+@work_option
+@checkpoint_option
 @reports_errors
 def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: int) -> None:
     """Write metrics/finetune/TASK-BACKBONE.json, its learning curve, and the trained parameters."""

@@ -50,6 +50,7 @@ PARAMS = """
 grid:
   tasks: [xor]
   backbones: [tiny, tiny-random]
+  pretrain: []
 tasks:
   xor: {kind: bit_xor, seed: 0, bits: 3, split: unseen, validation: 0.2, test: 0.2}
 backbones:
@@ -97,6 +98,14 @@ finetune:
   clip: null
   input_dropout: null
   adapter_gain: null
+pretrain:
+  seed: 0
+  steps: 40
+  batch_size: 8
+  evaluate_every: 20
+  lr: 0.003
+  compute_dtype: bfloat16
+  threads: 1
 """
 
 
