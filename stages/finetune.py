@@ -29,12 +29,13 @@ checkpoint_option = click.option(
 @checkpoint_option
 @reports_errors
 def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: int) -> None:
-    """Write metrics/finetune/TASK-BACKBONE.json, its learning curve, and the trained parameters."""
+    """Write metrics/finetune/TASK-BACKBONE.json, its learning curve, the trained parameters, and what attends where."""
     from safetensors.torch import save_file
 
     from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
     from pipeline.device import pick_device
+    from pipeline.finetune.attention import draw_attention
     from pipeline.finetune.loop import Work, discard_work, finetune
     from pipeline.finetune.settings import FinetuneSettings
     from pipeline.finetune.variants import in_words, recipe_of
@@ -54,8 +55,11 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
         return  # of several processes under torchrun the first one writes
 
     weights, curve = Path("data/finetuned") / f"{key}.safetensors", Path("metrics/curves") / f"{key}.csv"
-    for path in (weights, curve):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    pictures = Path("data/attention") / key
+    for folder in (weights.parent, curve.parent, pictures):
+        folder.mkdir(parents=True, exist_ok=True)
+    if result.attention is not None:
+        draw_attention(result.attention, key, pictures / "first-layer.png")
     save_file(result.parameters, weights)
     with curve.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, vars(result.curve[0]), lineterminator="\n")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from jaxtyping import Float
 from torch import Tensor
 
 from pipeline.backbones.load import Backbone
@@ -21,6 +22,7 @@ from pipeline.costs.flops import TransformerSizes, finetune_step_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
+from pipeline.finetune.attention import first_attention
 from pipeline.finetune.batches import Split, load_split
 from pipeline.finetune.checkpoints import CODE, Checkpoints
 from pipeline.finetune.fresh import Stream, stream_of
@@ -47,12 +49,16 @@ class Work:
 
 @dataclass(frozen=True)
 class Finetuned:
-    """What a fine-tune gives: metrics and curve are reproducible, the cost is not."""
+    """What a fine-tune gives; all but the cost is reproducible.
+
+    `attention` is the first layer's, `(example, readout, token)`, of a task that is read at several tokens.
+    """
 
     metrics: dict[str, Any]
     curve: list[CurvePoint]
     parameters: dict[str, Tensor]
     cost: CostRecord
+    attention: Float[np.ndarray, "example readout token"] | None
 
 
 def finetune(
@@ -185,7 +191,10 @@ def _result(
     if settings.lr_sweep is not None:
         metrics["validation_accuracy_by_lr"] = sweep
     parameters = {name: parameter.detach().cpu().contiguous() for name, parameter in training.trained.items()}
-    return Finetuned(metrics, at.curve, parameters, _cost(tokens, backbone, shape, training, counts, key))
+    cost = _cost(tokens, backbone, shape, training, counts, key)
+    model = training.accelerator.unwrap_model(training.model)
+    attention = first_attention(model, training.splits["test"].inputs) if shape.readout > 1 else None
+    return Finetuned(metrics, at.curve, parameters, cost, attention)
 
 
 def _cost(
