@@ -69,6 +69,7 @@ def draw_attention(weights: Float[np.ndarray, "example readout token"], title: s
     names = ("the first test example", f"mean of {len(weights)} test examples")
     for axes, name, shown in zip(figure.subplots(1, 2), names, (weights[0], weights.mean(0)), strict=True):
         image = axes.imshow(shown, cmap="magma", vmin=0.0, interpolation="nearest", aspect="auto")
+        axes.locator_params(integer=True)
         axes.set(title=name, xlabel="input token", ylabel="output token")
         figure.colorbar(image, ax=axes)
     path.parent.mkdir(parents=True, exist_ok=True)

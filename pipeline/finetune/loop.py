@@ -107,7 +107,9 @@ def finetune(
         if best is None or _merit(training) > _merit(best):
             best = training
     assert best is not None
-    return _result(tokens, backbone, shape, best, sweep, key)
+    result = _result(tokens, backbone, shape, best, sweep, key)
+    accelerator.end_training()
+    return result
 
 
 def discard_work(work: Work, key: str) -> None:
@@ -183,6 +185,7 @@ def _result(
         "best_step": best.step,
         "steps": at.step,
         "lr": settings.lr,
+        "processes": training.accelerator.num_processes,
         "examples_seen": at.step * settings.batch_size,
         "trained_parameters": sum(counts.values()),
         "trained_parameters_by_group": counts,
