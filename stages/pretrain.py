@@ -20,7 +20,7 @@ from stages.finetune import checkpoint_option
 @reports_errors
 def main(backbone: str, device: str, work: Path, checkpoint_every: int) -> None:
     """Write data/pretrained/BACKBONE, a folder for `source: path`, and metrics/pretrain/BACKBONE.json."""
-    from pipeline.backbones.export import require_exportable, write_backbone
+    from pipeline.backbones.export import places_in_checkpoint, write_backbone
     from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
     from pipeline.device import pick_device
@@ -35,7 +35,7 @@ def main(backbone: str, device: str, work: Path, checkpoint_every: int) -> None:
     params = Params(PARAMS)
     recipe = params.section("pretrain", PretrainSettings).recipe()
     network = find_backbone(backbone_settings(params, backbone))
-    require_exportable(network)
+    places_in_checkpoint(network)  # refuse now what could not be written in the end
     path = work / "pretrain-tokens" / f"bit_memory-{backbone}"
     task = params.entry("tasks", "bit_memory", BitMemory)
     write_tokens(path, path.name, params.plain("tasks", "bit_memory"), task.load(), {})

@@ -1,151 +1,108 @@
-"""How each family's config and tensor names map to `Transformer`. A new family is one function here."""
+"""The families of networks that run as `Transformer`; a new one is a module in `architectures/` and a line here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from pipeline.backbones.transformer import Activation, Spec
+from pipeline.backbones.architectures.bert import bert_spec, bert_tensors, longformer_spec, roberta_spec
+from pipeline.backbones.architectures.checkpoint import State
+from pipeline.backbones.architectures.gpt2 import gpt2_spec, gpt2_tensors
+from pipeline.backbones.architectures.llama import llama_spec, llama_tensors
+from pipeline.backbones.architectures.t5 import t5_spec, t5_tensors
+from pipeline.backbones.architectures.vit import vit_spec, vit_tensors
+from pipeline.backbones.generic import Inside
+from pipeline.backbones.spec import Spec
 from pipeline.errors import PermafrostError
 
-ACTIVATIONS: dict[str, Activation] = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
+
+@dataclass(frozen=True)
+class Family:
+    """How checkpoints of one `model_type` are read.
+
+    Attributes:
+        spec: from config.json.
+        tensors: from a checkpoint's names to those of `Transformer`.
+        embeddings: where the table of word embeddings may stand; empty when ids are not what it reads.
+        prefix: what a checkpoint with a task's head puts in front of the backbone's names.
+        inside: of transformers' model; None where it takes no vectors as inputs, so that it cannot be compared with.
+    """
+
+    spec: Callable[[dict[str, Any]], Spec]
+    tensors: Callable[[State, Spec], State]
+    embeddings: tuple[str, ...]
+    prefix: str
+    inside: Inside | None
+
+
+WORDS = ("embeddings.word_embeddings.weight",)
+ENCODER = Inside("encoder.layer", None)
+LLAMA = Family(llama_spec, llama_tensors, ("embed_tokens.weight",), "model.", Inside("layers", "norm"))
+FAMILIES = {
+    "gpt2": Family(gpt2_spec, gpt2_tensors, ("wte.weight",), "transformer.", Inside("h", "ln_f")),
+    "bert": Family(bert_spec, bert_tensors, WORDS, "bert.", ENCODER),
+    "roberta": Family(roberta_spec, bert_tensors, WORDS, "roberta.", ENCODER),
+    "longformer": Family(longformer_spec, bert_tensors, WORDS, "longformer.", None),
+    "vit": Family(vit_spec, vit_tensors, (), "vit.", None),
+    "t5": Family(
+        t5_spec, t5_tensors, ("shared.weight", "encoder.embed_tokens.weight"), "", Inside("block", "final_layer_norm")
+    ),
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "qwen2": LLAMA,
 }
 
 
-def _activation(name: str) -> Activation:
-    if name not in ACTIVATIONS:
-        raise PermafrostError(f"activation {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
-
-
-def gpt2_spec(config: dict[str, Any]) -> Spec:
-    """GPT-2: norm first, causal, tanh GELU. Defaults are those of GPT2Config."""
-    return Spec(
-        width=config["n_embd"],
-        layers=config["n_layer"],
-        heads=config["n_head"],
-        inner_width=config.get("n_inner") or 4 * config["n_embd"],
-        positions=config["n_positions"],
-        norm_eps=config.get("layer_norm_epsilon", 1e-5),
-        activation=_activation(config.get("activation_function", "gelu_new")),
-        prenorm=True,
-        causal=True,
-        token_types=False,
-        embedding_dropout=config.get("embd_pdrop", 0.1),
-        attention_dropout=config.get("attn_pdrop", 0.1),
-        residual_dropout=config.get("resid_pdrop", 0.1),
-    )
-
-
-def gpt2_tensors(state: dict[str, Tensor], spec: Spec) -> dict[str, Tensor]:
-    """GPT-2 keeps its weights transposed (`Conv1D`)."""
-    tensors = {"position": state["wpe.weight"]}
-    for i in range(spec.layers):
-        for ours, theirs in (("norm1", "ln_1"), ("norm2", "ln_2")):
-            tensors |= _copy(state, f"blocks.{i}.{ours}", f"h.{i}.{theirs}")
-        names = (("attention.qkv", "attn.c_attn"), ("attention.out", "attn.c_proj"), ("up", "mlp.c_fc"))
-        for ours, theirs in (*names, ("down", "mlp.c_proj")):
-            tensors[f"blocks.{i}.{ours}.weight"] = state[f"h.{i}.{theirs}.weight"].T
-            tensors[f"blocks.{i}.{ours}.bias"] = state[f"h.{i}.{theirs}.bias"]
-    return tensors | _copy(state, "final_norm", "ln_f")
-
-
-def bert_spec(config: dict[str, Any]) -> Spec:
-    """BERT: norm last, both directions, exact GELU. Defaults are those of BertConfig."""
-    return Spec(
-        width=config["hidden_size"],
-        layers=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        inner_width=config["intermediate_size"],
-        positions=config["max_position_embeddings"],
-        norm_eps=config.get("layer_norm_eps", 1e-12),
-        activation=_activation(config.get("hidden_act", "gelu")),
-        prenorm=False,
-        causal=False,
-        token_types=True,
-        embedding_dropout=config.get("hidden_dropout_prob", 0.1),
-        attention_dropout=config.get("attention_probs_dropout_prob", 0.1),
-        residual_dropout=config.get("hidden_dropout_prob", 0.1),
-    )
-
-
-def bert_tensors(state: dict[str, Tensor], spec: Spec) -> dict[str, Tensor]:
-    """BERT keeps queries, keys and values apart; every input here is of token type 0."""
-    tensors = {
-        "position": state["embeddings.position_embeddings.weight"],
-        "token_type": state["embeddings.token_type_embeddings.weight"][0],
-    }
-    tensors |= _copy(state, "embedding_norm", "embeddings.LayerNorm")
-    for i in range(spec.layers):
-        theirs = f"encoder.layer.{i}"
-        for kind in ("weight", "bias"):
-            parts = [state[f"{theirs}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
-            tensors[f"blocks.{i}.attention.qkv.{kind}"] = torch.cat(parts)
-        tensors |= _copy(state, f"blocks.{i}.attention.out", f"{theirs}.attention.output.dense")
-        tensors |= _copy(state, f"blocks.{i}.norm1", f"{theirs}.attention.output.LayerNorm")
-        tensors |= _copy(state, f"blocks.{i}.up", f"{theirs}.intermediate.dense")
-        tensors |= _copy(state, f"blocks.{i}.down", f"{theirs}.output.dense")
-        tensors |= _copy(state, f"blocks.{i}.norm2", f"{theirs}.output.LayerNorm")
-    return tensors
-
-
-def _copy(state: dict[str, Tensor], ours: str, theirs: str) -> dict[str, Tensor]:
-    return {f"{ours}.{kind}": state[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
-
-
-SPECS: dict[str, Callable[[dict[str, Any]], Spec]] = {"gpt2": gpt2_spec, "bert": bert_spec}
-TENSORS: dict[str, Callable[[dict[str, Tensor], Spec], dict[str, Tensor]]] = {
-    "gpt2": gpt2_tensors,
-    "bert": bert_tensors,
-}
-EMBEDDINGS = {"gpt2": "wte.weight", "bert": "embeddings.word_embeddings.weight"}
-PREFIXES = {"gpt2": "transformer.", "bert": "bert."}
-"""What a checkpoint with a task's head puts in front of the backbone's tensor names."""
+def family_of(config: dict[str, Any]) -> Family | None:
+    """The family that a config.json belongs to; None for one that only the generic path reads."""
+    return FAMILIES.get(config.get("model_type", ""))
 
 
 def spec_of(config: dict[str, Any]) -> Spec:
     """The architecture that a config.json describes.
 
     Raises:
-        PermafrostError: its `model_type` is not one of the families.
+        PermafrostError: its `model_type` is not one of the families, or makes a choice that is not supported.
     """
-    family = config.get("model_type")
-    if family not in SPECS:
-        raise PermafrostError(f"model_type {family!r} is not supported; known: {', '.join(SPECS)}")
-    return SPECS[family](config)
+    return _known(config).spec(config)
 
 
-def tensors_of(config: dict[str, Any], state: dict[str, Tensor], spec: Spec) -> dict[str, Tensor]:
+def tensors_of(config: dict[str, Any], state: State, spec: Spec) -> State:
     """A checkpoint's tensors under the names of `Transformer`.
 
     Raises:
         PermafrostError: the checkpoint lacks a tensor that the architecture needs.
     """
-    family = config["model_type"]
-    plain = {name.removeprefix(PREFIXES[family]): tensor for name, tensor in state.items()}
+    family = _known(config)
+    plain = {name.removeprefix(family.prefix): tensor for name, tensor in state.items()}
     try:
-        return TENSORS[family](plain, spec)
+        return family.tensors(plain, spec)
     except KeyError as error:
-        raise PermafrostError(f"the checkpoint has no tensor {error}: it is not a whole {family}") from error
+        raise PermafrostError(
+            f"the checkpoint has no tensor {error}: it is not a whole {config['model_type']}"
+        ) from error
 
 
-def embedding_of(config: dict[str, Any], state: dict[str, Tensor]) -> Tensor:
+def embedding_of(config: dict[str, Any], state: State) -> Tensor:
     """A checkpoint's table of word embeddings, `(id, width)`.
 
     Raises:
         PermafrostError: it has none.
     """
-    family = config["model_type"]
-    plain = {name.removeprefix(PREFIXES[family]): tensor for name, tensor in state.items()}
-    if EMBEDDINGS[family] not in plain:
-        raise PermafrostError(
-            f"the checkpoint has no tensor {EMBEDDINGS[family]!r}: it cannot read ids of its tokenizer"
-        )
-    return plain[EMBEDDINGS[family]]
+    family = _known(config)
+    plain = {name.removeprefix(family.prefix): tensor for name, tensor in state.items()}
+    found = [plain[name] for name in family.embeddings if name in plain]
+    if not found:
+        wanted = f"has no tensor {family.embeddings[0]!r}" if family.embeddings else "is of a family without words"
+        raise PermafrostError(f"the checkpoint {wanted}: it cannot read ids of its tokenizer")
+    return found[0]
+
+
+def _known(config: dict[str, Any]) -> Family:
+    family = family_of(config)
+    if family is None:
+        raise PermafrostError(f"model_type {config.get('model_type')!r} is not supported; known: {', '.join(FAMILIES)}")
+    return family

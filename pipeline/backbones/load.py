@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pipeline.backbones.families import embedding_of, spec_of, tensors_of
+from pipeline.backbones.families import FAMILIES, embedding_of, family_of, spec_of, tensors_of
+from pipeline.backbones.generic import GenericNetwork, Outline, load_generic, outline_of
 from pipeline.backbones.init import draw_like, draw_weights
 from pipeline.backbones.lstm import draw_lstm, spec_of_lstm
 from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.settings import BackboneSettings, PretrainedSource, RandomSource
-from pipeline.backbones.transformer import Spec, Transformer
+from pipeline.backbones.spec import Spec
+from pipeline.backbones.transformer import Transformer
 from pipeline.backbones.weights import check_sha256, locate, read_config, read_state
 from pipeline.errors import PermafrostError
 from pipeline.identity import identity_hash
@@ -27,19 +30,57 @@ class Backbone:
 
     settings: BackboneSettings
     config: dict[str, Any]
-    spec: Spec
+    spec: Spec | Outline
     weights: dict[str, Any]
+
+    def load_frozen(self) -> Transformer | GenericNetwork:
+        """The network as extraction reads it: one of the families, or any other model that transformers knows.
+
+        Raises:
+            PermafrostError: the weights cannot be read or do not fit the architecture.
+        """
+        return self.load() if isinstance(self.spec, Spec) else load_generic(self.folder)
+
+    def load_witness(self) -> GenericNetwork | None:
+        """The same network by transformers' own code, to compare with; None where it cannot be had.
+
+        It cannot for weights that were drawn here, and for a family whose model takes no vectors as inputs.
+        """
+        family = family_of(self.config)
+        if isinstance(self.settings, RandomSource | LstmSource) or (family is not None and family.inside is None):
+            return None
+        return load_generic(self.folder, None if family is None else family.inside)
+
+    @property
+    def architecture(self) -> Spec:
+        """What makes the network one of the families.
+
+        Raises:
+            PermafrostError: it is none of them.
+        """
+        if not isinstance(self.spec, Spec):
+            raise PermafrostError(
+                f"a {self.config['model_type']} can be cached and probed, but not fine-tuned: only the families can",
+                mend=f"use one of {', '.join(FAMILIES)}",
+            )
+        return self.spec
+
+    @property
+    def folder(self) -> Path:
+        """Where config.json stands; a drawn LSTM has none."""
+        assert not isinstance(self.settings, LstmSource)
+        return locate(self.settings.like if isinstance(self.settings, RandomSource) else self.settings)
 
     def load(self) -> Transformer:
         """The network in float32, in eval mode, with nothing to train.
 
         Raises:
-            PermafrostError: the weights cannot be read or do not fit the architecture.
+            PermafrostError: the weights cannot be read or do not fit the architecture, or it is none of the families.
         """
         if isinstance(self.settings, LstmSource):
             return draw_lstm(self.settings)
         with torch.device("meta"):
-            model = Transformer(self.spec)
+            model = Transformer(self.architecture)
         if isinstance(self.settings, RandomSource):
             model = model.to_empty(device="cpu")
             if self.settings.law == "statistics":
@@ -52,7 +93,7 @@ class Backbone:
         return model.eval().requires_grad_(False)
 
     def _tensors(self, source: PretrainedSource) -> dict[str, Tensor]:
-        return tensors_of(self.config, read_state(locate(source)), self.spec)
+        return tensors_of(self.config, read_state(locate(source)), self.architecture)
 
     def load_embedding(self) -> Tensor:
         """The embedding table of the backbone's own tokenizer, `(id, width)`, in float32.
@@ -67,6 +108,8 @@ class Backbone:
             generator = torch.Generator().manual_seed(self.settings.seed + TABLE_STREAM)
             shape = (self.config["vocab_size"], self.spec.width)
             return torch.empty(shape).normal_(0.0, self.settings.std, generator=generator)
+        if not isinstance(self.spec, Spec):
+            return load_generic(self.folder).embedding()
         return embedding_of(self.config, read_state(locate(self.settings))).float()
 
 
@@ -90,6 +133,8 @@ def find_backbone(settings: BackboneSettings) -> Backbone:
         weights = {"drawn": law, "config_sha256": identity_hash(config)}
     else:
         weights = {"sha256": check_sha256(folder, source.sha256), "config_sha256": identity_hash(config)}
+    if family_of(config) is None and not isinstance(settings, RandomSource):
+        return Backbone(settings, config, outline_of(config), weights)
     spec = spec_of(config)
     if isinstance(settings, RandomSource) and settings.layers is not None:
         if settings.layers > spec.layers:

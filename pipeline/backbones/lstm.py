@@ -15,7 +15,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from pipeline.backbones.lstm_settings import LstmSource
-from pipeline.backbones.transformer import Spec, Transformer
+from pipeline.backbones.places import Geometry
+from pipeline.backbones.spec import Spec
+from pipeline.backbones.transformer import PLAIN, Transformer
 
 POSITION_STD = 0.02
 
@@ -34,6 +36,7 @@ class LstmLayer(nn.Module):
         x: Float[Tensor, "batch token width"],
         last: int | None = None,
         mask: Bool[Tensor, "batch token"] | None = None,
+        geometry: Geometry = PLAIN,
     ) -> Float[Tensor, "batch last width"]:
         """The output at the last `last` tokens (default: all). Padding is on the right, where no real token sees it."""
         with torch.autocast(x.device.type, enabled=False):
@@ -54,7 +57,7 @@ class Lstm(Transformer):
         )
         self.final_norm = None
         if not source.positions:
-            self.position = None  # pyright: ignore[reportAttributeAccessIssue]
+            self.position = None
 
     def embed(self, x: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:
         """Positions, where there are any, added to the input vectors."""

@@ -45,14 +45,16 @@ class PackedLinear(nn.Module):
         # Opaque to everything but the product: neither parameters nor buffers.
         self._forth = pack(weight.contiguous(), LAYOUT_ROWS)
         self._back = pack(weight.T.contiguous(), LAYOUT_ROWS)
-        trains = linear.bias.requires_grad
-        self.bias = nn.Parameter(linear.bias.detach(), requires_grad=trains)
-        if not trains:
-            self.bias.data = self.bias.data.to(torch.bfloat16)
+        self.bias = None
+        if linear.bias is not None:
+            trains = linear.bias.requires_grad
+            self.bias = nn.Parameter(linear.bias.detach(), requires_grad=trains)
+            if not trains:
+                self.bias.data = self.bias.data.to(torch.bfloat16)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch out"]:
         """The product in bfloat16, whatever the dtype of `x`."""
-        if not self.bias.requires_grad:
+        if self.bias is None or not self.bias.requires_grad:
             return _Product.apply(x, self._forth, self._back, self.bias)  # pyright: ignore[reportReturnType]
         return _Product.apply(x, self._forth, self._back, None) + self.bias  # pyright: ignore
 

@@ -1,14 +1,11 @@
 """The transformer that every family is an instance of, written so that each hidden state has one meaning.
 
 `layer 0` is what enters the first block, `layer i` what leaves block i, `final` what leaves the last norm (for
-families that normalise after each block it equals the last layer). GPT-2 and BERT differ in the choices of `Spec`
-and in the names of their tensors (`families.py`), not in code.
+families that normalise after each block it equals the last layer). The families differ in the choices of `Spec` and in
+the names of their tensors (`families.py`), not in code.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,33 +13,23 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from pipeline.backbones.attention import attend
+from pipeline.backbones.attention_mask import scores_mask, visible
 from pipeline.backbones.dropout import Dropout
 from pipeline.backbones.gelu import gelu_tanh
+from pipeline.backbones.places import Geometry, Relative, Rotary, Table, relative_buckets, rotate, rotation
+from pipeline.backbones.spec import Activation, Spec
 
-Activation = Literal["gelu", "gelu_tanh", "relu"]
+PLAIN = Geometry()
 
 
-@dataclass(frozen=True)
-class Spec:
-    """The sizes and choices that make one architecture.
+def make_norm(spec: Spec) -> nn.Module:
+    """LayerNorm, or the root-mean-square norm without mean and bias (arXiv 1910.07467)."""
+    return (nn.RMSNorm if spec.rms_norm else nn.LayerNorm)(spec.width, eps=spec.norm_eps)
 
-    `prenorm`: norm before each sublayer and one at the end (GPT-2), or after each sublayer and one on the embeddings
-    (BERT). The dropouts act in training only: on the embeddings, the attention weights, and each sublayer's output.
-    """
 
-    width: int
-    layers: int
-    heads: int
-    inner_width: int
-    positions: int
-    norm_eps: float
-    activation: Activation
-    prenorm: bool
-    causal: bool
-    token_types: bool
-    embedding_dropout: float
-    attention_dropout: float
-    residual_dropout: float
+def by_heads(x: Float[Tensor, "batch token joined"], heads: int) -> Float[Tensor, "batch head token width"]:
+    """One vector for each head, without a copy."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 class Attention(nn.Module):
@@ -50,41 +37,55 @@ class Attention(nn.Module):
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.heads, self.causal, self.dropout = spec.heads, spec.causal, spec.attention_dropout
-        self.qkv = nn.Linear(spec.width, 3 * spec.width)
-        self.out = nn.Linear(spec.width, spec.width)
+        self.spec = spec
+        self.qkv = nn.Linear(spec.width, spec.query_width + 2 * spec.key_width, bias=spec.qkv_bias)
+        self.out = nn.Linear(spec.query_width, spec.width, bias=spec.bias)
 
     def forward(
-        self, x: Float[Tensor, "batch token width"], last: int, mask: Bool[Tensor, "batch token"] | None
+        self,
+        x: Float[Tensor, "batch token width"],
+        last: int,
+        mask: Bool[Tensor, "batch token"] | None,
+        geometry: Geometry,
     ) -> Float[Tensor, "batch last width"]:
         """Attend from the last `last` tokens to all; `mask` is true at tokens that may be attended to."""
-        whole, width = last == x.shape[1], x.shape[-1]
-        if whole:
-            queries, rest = None, self.qkv(x)
+        spec, tokens = self.spec, x.shape[1]
+        if last == tokens:
+            places, queries, rest = None, None, self.qkv(x)
         elif not isinstance(self.qkv, nn.Linear):  # one with a low-rank update, which has no rows of its own
-            queries, rest = (projected := self.qkv(x))[:, -last:, :width], projected[..., width:]
+            places = torch.arange(tokens - last, tokens, device=x.device)[None]
+            projected = self.qkv(x)
+            queries, rest = projected[:, -last:, : spec.query_width], projected[..., spec.query_width :]
         else:
-            queries = F.linear(x[:, -last:], self.qkv.weight[:width], self.qkv.bias[:width])
-            rest = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:])
-        allowed = self._allowed(last, x.shape[1], x.device, mask)
-        if self.training and not x.is_cuda:
-            if allowed is None and self.causal and last > 1:
+            places = torch.arange(tokens - last, tokens, device=x.device)[None]
+            bias = self.qkv.bias
+            split = (None, None) if bias is None else (bias[: spec.query_width], bias[spec.query_width :])
+            queries = F.linear(x[:, -last:], self.qkv.weight[: spec.query_width], split[0])
+            rest = F.linear(x, self.qkv.weight[spec.query_width :], split[1])
+        causal = spec.causal and last > 1
+        allowed = visible(tokens, places, mask, causal, spec.window, x.device)
+        if self.training and not x.is_cuda and spec.plain_attention:
+            if allowed is None and causal:
                 allowed = torch.ones(1, 1, last, last, dtype=torch.bool).tril()
-            return self.out(attend(queries, rest, self.heads, allowed, self.dropout))
-        q, k, v = rest.split(width, dim=-1) if queries is None else (queries, *rest.split(width, dim=-1))
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
-        causal = self.causal and allowed is None and last > 1
-        p = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=p, is_causal=causal)
+            return self.out(attend(queries, rest, spec.heads, allowed, spec.attention_dropout))
+        sizes = (spec.query_width, spec.key_width, spec.key_width)
+        q, k, v = rest.split(sizes, dim=-1) if queries is None else (queries, *rest.split(sizes[1:], dim=-1))
+        key_heads = spec.key_heads or spec.heads
+        q, k, v = by_heads(q, spec.heads), by_heads(k, key_heads), by_heads(v, key_heads)
+        if geometry.rotation is not None:
+            q, k = rotate(q, geometry.rotation[:, None, None, -last:]), rotate(k, geometry.rotation[:, None, None])
+        added = scores_mask(geometry, places, allowed)
+        mixed = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=added.to(q.dtype) if added is not None and added.is_floating_point() else added,
+            dropout_p=spec.attention_dropout if self.training else 0.0,
+            is_causal=causal and added is None,
+            scale=spec.scale,
+            enable_gqa=key_heads != spec.heads,
+        )
         return self.out(mixed.transpose(1, 2).flatten(-2))
-
-    def _allowed(self, last: int, tokens: int, device: torch.device, mask: Tensor | None) -> Tensor | None:
-        """Which keys each query may see, or None when a plain (causal) kernel says the same."""
-        keys = None if mask is None else mask[:, None, None, :]
-        if not self.causal or last == 1 or (mask is None and last == tokens):
-            return keys
-        causal = torch.ones(last, tokens, dtype=torch.bool, device=device).tril(tokens - last)[None, None]
-        return causal if keys is None else keys & causal
 
 
 class Block(nn.Module):
@@ -92,13 +93,12 @@ class Block(nn.Module):
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
-        self.prenorm = spec.prenorm
-        self.activation: Activation = spec.activation
-        self.norm1 = nn.LayerNorm(spec.width, eps=spec.norm_eps)
+        self.spec = spec
+        self.norm1 = make_norm(spec)
         self.attention = Attention(spec)
-        self.norm2 = nn.LayerNorm(spec.width, eps=spec.norm_eps)
-        self.up = nn.Linear(spec.width, spec.inner_width)
-        self.down = nn.Linear(spec.inner_width, spec.width)
+        self.norm2 = make_norm(spec)
+        self.up = nn.Linear(spec.width, (1 + spec.gated) * spec.inner_width, bias=spec.bias)
+        self.down = nn.Linear(spec.inner_width, spec.width, bias=spec.bias)
         self.drop = Dropout(spec.residual_dropout)
 
     def forward(
@@ -106,23 +106,33 @@ class Block(nn.Module):
         x: Float[Tensor, "batch token width"],
         last: int | None = None,
         mask: Bool[Tensor, "batch token"] | None = None,
+        geometry: Geometry = PLAIN,
     ) -> Float[Tensor, "batch last width"]:
         """The block's output at the last `last` tokens (default: all). Exact: other tokens serve as keys only."""
         last = x.shape[1] if last is None else last
         kept = x[:, -last:]
-        if self.prenorm:
-            kept = kept + self.drop(self.attention(self.norm1(x), last, mask))
+        if self.spec.prenorm:
+            kept = kept + self.drop(self.attention(self.norm1(x), last, mask, geometry))
             return kept + self.drop(self._feed_forward(self.norm2(kept)))
-        kept = self.norm1(kept + self.drop(self.attention(x, last, mask)))
+        kept = self.norm1(kept + self.drop(self.attention(x, last, mask, geometry)))
         return self.norm2(kept + self.drop(self._feed_forward(kept)))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         inner = self.up(x)
-        if self.activation == "relu":
-            return self.down(F.relu(inner))
-        if self.training and self.activation == "gelu_tanh" and inner.dtype == torch.bfloat16 and not inner.is_cuda:
+        if self.spec.gated:
+            gate, inner = inner.chunk(2, dim=-1)
+            return self.down(activate(gate, self.spec.activation) * inner)
+        tabled = self.training and self.spec.activation == "gelu_tanh" and not inner.is_cuda
+        if tabled and inner.dtype == torch.bfloat16:
             return self.down(gelu_tanh(inner))
-        return self.down(F.gelu(inner, approximate="tanh" if self.activation == "gelu_tanh" else "none"))
+        return self.down(activate(inner, self.spec.activation))
+
+
+def activate(x: Float[Tensor, "*shape"], activation: Activation) -> Float[Tensor, "*shape"]:
+    """The activation by name."""
+    if activation in ("relu", "silu"):
+        return F.relu(x) if activation == "relu" else F.silu(x)
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
 class Transformer(nn.Module):
@@ -131,21 +141,38 @@ class Transformer(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.spec = spec
-        self.position = nn.Parameter(torch.empty(spec.positions, spec.width))
+        table = isinstance(spec.places, Table)
+        self.position = nn.Parameter(torch.empty(spec.positions, spec.width)) if table else None
+        self.relative = nn.Embedding(spec.places.buckets, spec.heads) if isinstance(spec.places, Relative) else None
         self.token_type = nn.Parameter(torch.empty(spec.width)) if spec.token_types else None
-        self.embedding_norm = None if spec.prenorm else nn.LayerNorm(spec.width, eps=spec.norm_eps)
+        self.embedding_norm = None if spec.prenorm else make_norm(spec)
         self.embedding_drop = Dropout(spec.embedding_dropout)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
-        self.final_norm = nn.LayerNorm(spec.width, eps=spec.norm_eps) if spec.prenorm else None
+        self.final_norm = make_norm(spec) if spec.prenorm else None
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks."""
+        return len(self.blocks)
 
     def embed(self, x: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:
         """Layer 0: positions (and BERT's token type and norm) added to the input vectors."""
-        x = x + self.position[: x.shape[1]]
+        if self.position is not None:
+            x = x + self.position[: x.shape[1]]
         if self.token_type is not None:
             x = x + self.token_type
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         return self.embedding_drop(x)
+
+    def geometry(self, tokens: int, device: torch.device) -> Geometry:
+        """What the blocks share for an input of so many tokens."""
+        places = self.spec.places
+        if isinstance(places, Rotary):
+            return Geometry(rotation=rotation(places, self.spec.query_width // self.spec.heads, tokens, device))
+        if self.relative is not None and isinstance(places, Relative):
+            return Geometry(bias=self.relative(relative_buckets(places, tokens, device)).permute(2, 0, 1))
+        return PLAIN
 
     def forward(
         self,
@@ -155,10 +182,11 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "batch last width"]:
         """`final` at the last `last` tokens; the last block computes only those."""
         hidden = self.embed(x)
+        geometry = self.geometry(x.shape[1], x.device)
         if not self.blocks:
             hidden = hidden[:, -last:]
         for index, block in enumerate(self.blocks):
-            hidden = block(hidden, last if index == len(self.blocks) - 1 else None, mask)
+            hidden = block(hidden, last if index == len(self.blocks) - 1 else None, mask, geometry)
         return self.normalise(hidden)
 
     def normalise(self, hidden: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:

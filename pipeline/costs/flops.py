@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class TransformerSizes:
     """What decides the count: sizes of the network and its input, how many last tokens are read out, into how many
-    scores each. With `recurrent` the layers are LSTMs.
+    scores each. Queries and keys of all heads are as wide as the network unless they say otherwise; a gated
+    feed-forward has three matrices. With `recurrent` the layers are LSTMs.
     """
 
     width: int
@@ -18,6 +19,9 @@ class TransformerSizes:
     readout: int
     features: int
     scores: int
+    query_width: int | None = None
+    key_width: int | None = None
+    gated: bool = False
     recurrent: bool = False
 
 
@@ -32,13 +36,13 @@ def block_flops(sizes: TransformerSizes, last: int) -> int:
     Keys and values are projected for every token; queries, attention, output projection and feed-forward only for
     the wanted ones. Norms, activations and softmax are left out: they are below 1 % of the count.
     """
-    width, tokens = sizes.width, sizes.tokens
+    width, tokens, query_width = sizes.width, sizes.tokens, sizes.query_width or sizes.width
     if sizes.recurrent:
         return 2 * tokens * 8 * width**2  # four gates, each from the input and from the state
-    keys_values = 2 * tokens * width * 2 * width
-    queries_and_output = 2 * last * width * 2 * width
-    attention = 2 * 2 * last * tokens * width
-    feed_forward = 2 * 2 * last * width * sizes.inner_width
+    keys_values = 2 * tokens * width * 2 * (sizes.key_width or width)
+    queries_and_output = 2 * last * width * 2 * query_width
+    attention = 2 * 2 * last * tokens * query_width
+    feed_forward = 2 * (2 + sizes.gated) * last * width * sizes.inner_width
     return keys_values + queries_and_output + attention + feed_forward
 
 
@@ -62,7 +66,7 @@ def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
     forwards there: both operands of both products carry a gradient, and the fused kernel computes the scores again.
     Adapter and head also get gradients of their own weights.
     """
-    width, tokens = sizes.width, sizes.tokens
+    width, tokens = sizes.query_width or sizes.width, sizes.tokens
     pairs = tokens * ((sizes.layers - 1) * tokens + sizes.readout)
     attention = 2 * 2 * width * pairs if sizes.layers and not sizes.recurrent else 0
     blocks = forward_flops(sizes) - adapter_flops(sizes)

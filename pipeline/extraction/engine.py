@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from pipeline.backbones.generic import generic_flops
 from pipeline.backbones.load import Backbone
 from pipeline.backbones.lstm_settings import LstmSource
+from pipeline.backbones.spec import Spec
 from pipeline.costs.flops import TransformerSizes, forward_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
@@ -26,7 +28,7 @@ from pipeline.execution.cluster import Tls
 from pipeline.execution.run import run
 from pipeline.extraction.fidelity import check_fidelity
 from pipeline.extraction.forward import layer_names
-from pipeline.extraction.products import kernels_for, reason_for
+from pipeline.extraction.products import SLOW, kernels_for, reason_for
 from pipeline.extraction.readout import kept_vectors
 from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
@@ -108,7 +110,8 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         "device": device_kind(where.device),
         "kernels": kernels_for(where.device, dtype),
     }
-    print(f"cache {destination.name}: {reason_for(where.device, dtype)}", flush=True)
+    fast = isinstance(plan.backbone.spec, Spec)
+    print(f"cache {destination.name}: {reason_for(where.device, dtype) if fast else SLOW}", flush=True)
     key = work_key({**plan.identity, **made}, CODE)
     with Workspace(where.work / "cache" / destination.name, key) as workspace:
         if where.fresh:
@@ -181,23 +184,23 @@ def _write_manifest(plan: Extraction, workspace: Workspace, **made: Any) -> None
 
 
 def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> CostRecord:
-    spec, tokens = plan.backbone.spec, plan.tokens
-    sizes = TransformerSizes(
-        spec.width,
-        spec.layers,
-        spec.inner_width,
-        tokens.length,
-        tokens.readout,
-        tokens.features if tokens.kind == "patches" else 0,
-        tokens.answers // tokens.readout * tokens.classes,
-        isinstance(plan.backbone.settings, LstmSource),
-    )
     return CostRecord(
         stage="cache",
         key=key,
         seconds=seconds,
-        flops=plan.layout.rows * forward_flops(sizes),
+        flops=plan.layout.rows * _example_flops(plan),
         peak_bytes=peak_memory_bytes(),
         device=device_kind(device),
-        examples=sum(len(split) for split in tokens.splits.values()),
+        examples=sum(len(split) for split in plan.tokens.splits.values()),
     )
+
+
+def _example_flops(plan: Extraction) -> int:
+    spec, tokens = plan.backbone.spec, plan.tokens
+    if not isinstance(spec, Spec):
+        return generic_flops(plan.backbone.folder, tokens.length, spec.width)
+    features = tokens.features if tokens.kind == "patches" else 0
+    sizes = (spec.width, spec.layers, spec.inner_width, tokens.length, tokens.readout, features)
+    scores = tokens.answers // tokens.readout * tokens.classes
+    widths = (spec.query_width, spec.key_width, spec.gated, isinstance(plan.backbone.settings, LstmSource))
+    return forward_flops(TransformerSizes(*sizes, scores, *widths))

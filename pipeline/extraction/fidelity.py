@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 
 from pipeline.errors import PermafrostError
-from pipeline.extraction.shard import Inputs, ShardJob, exact_reader, read_rows
+from pipeline.extraction.shard import Inputs, ShardJob, read_rows, witness_reader
 from pipeline.features.dtypes import decode
 
 SAMPLE = 32
@@ -22,22 +22,23 @@ class FidelityError(PermafrostError):
 def check_fidelity(job: ShardJob, inputs: Inputs, store: Path) -> dict[str, Any]:
     """Recompute a seeded sample in float32, each row alone, and compare with what was stored.
 
-    So it also proves that batches, padding and the order of work changed nothing beyond rounding.
+    So it also proves that batches, padding and the order of work changed nothing beyond rounding, and, where
+    transformers can run the network, that its code and ours agree.
 
     Returns:
-        Per layer the relative error, ‖x − x₃₂‖ / ‖x₃₂‖ over the sample, and the smallest cosine of a vector with its
-        float32 twin.
+        Whose code the reference is; per layer the relative error, ‖x − x₃₂‖ / ‖x₃₂‖ over the sample, and the smallest
+        cosine of a vector with its float32 twin.
 
     Raises:
         FidelityError: a layer's relative error is above the settings' tolerance.
     """
     rows = np.sort(np.random.default_rng(0).permutation(job.layout.rows)[:SAMPLE])
     if not len(rows):
-        return {"rows": 0, "relative_error": {}, "smallest_cosine": {}}
+        return {"rows": 0, "reference": None, "relative_error": {}, "smallest_cosine": {}}
     features = zarr.open_array(store / "features", mode="r")
     found = decode(np.asarray(features.oindex[rows]), job.layout.dtype).astype(np.float64)
     exact = np.zeros_like(found)
-    reader = exact_reader(job.tokens, job.backbone, job.settings, job.device)
+    reader, reference_code = witness_reader(job)
     stored = inputs.read(rows)
     for place, row in enumerate(rows):
         states = read_rows(reader, inputs, stored[place : place + 1], inputs.lengths[row : row + 1])
@@ -56,7 +57,7 @@ def check_fidelity(job: ShardJob, inputs: Inputs, store: Path) -> dict[str, Any]
                 f"{job.settings.tolerance:.2e}",
                 mend="cache.compute_dtype: float32, or a larger cache.tolerance if you accept it",
             )
-    return {"rows": len(rows), "relative_error": relative, "smallest_cosine": cosine}
+    return {"rows": len(rows), "reference": reference_code, "relative_error": relative, "smallest_cosine": cosine}
 
 
 def _rounded(value: float) -> float:

@@ -6,9 +6,11 @@ import torch
 from jaxtyping import Float, Int64, Num
 from torch import Tensor, nn
 
+from pipeline.backbones.generic import GenericNetwork
 from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
-from pipeline.extraction.frozen_block import frozen, take
+from pipeline.extraction.frozen_attention import take
+from pipeline.extraction.network import prepare
 from pipeline.extraction.readout import ReadoutName, pool, positions
 
 
@@ -22,20 +24,22 @@ class Reader:
     def __init__(
         self,
         adapter: nn.Module,
-        backbone: Transformer,
+        backbone: Transformer | GenericNetwork,
         layers: tuple[str, ...],
         readout: ReadoutName,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Prepare `backbone`, in float32 and on its device, for products in `dtype`."""
         self.adapter = adapter
-        self.backbone = backbone
-        self.layers = layers
+        self.layers, self.dtype = layers, dtype
         self.readout: ReadoutName = readout
-        self.device, self.dtype = next(backbone.parameters()).device, dtype
-        depths = [self._depth(name) for name in layers]
-        self.blocks = [frozen(block, dtype) for block in backbone.blocks[: max(depths)]]
-        self.wanted = set(depths)
+        self.device = next(backbone.parameters()).device
+        depths = [backbone.depth if name == "final" else int(name) for name in layers]
+        self.deepest = max(depths)
+        self.names = [
+            [name for name, at in zip(layers, depths, strict=True) if at == depth] for depth in range(self.deepest + 1)
+        ]
+        self.network = prepare(backbone, dtype, self.deepest)
 
     @torch.inference_mode()
     def read(
@@ -54,32 +58,17 @@ class Reader:
         mask = torch.arange(tokens, device=inputs.device) < lengths[:, None]
         where = positions(self.readout, answers, lengths, tokens)
         padded = None if bool(mask.all()) else mask
-        hidden = self.backbone.embed(self.adapter(inputs))
-        kept = {0: self._keep(hidden, where, mask)} if 0 in self.wanted else {}
-        for depth, block in enumerate(self.blocks, start=1):
-            deepest = depth == len(self.blocks)
-            hidden = block(hidden, padded, where if deepest else None)
-            if depth in self.wanted:
-                kept[depth] = hidden if deepest and where is not None else self._keep(hidden, where, mask)
-        if where is not None:
-            states = [self._finish(name, kept[self._depth(name)]) for name in self.layers]
-        else:  # what is pooled is normalised before it is pooled
-            states = [
-                kept[self._depth(name)] if name != "final" else self._pooled_final(hidden, mask) for name in self.layers
-            ]
-        return torch.stack([state.float() for state in states], dim=2)
-
-    def _keep(self, hidden: Tensor, where: Tensor | None, mask: Tensor) -> Tensor:
-        return pool(self.readout, hidden, mask) if where is None else take(hidden, where)
-
-    def _finish(self, name: str, kept: Tensor) -> Tensor:
-        return self.backbone.normalise(kept) if name == "final" else kept
-
-    def _pooled_final(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        return pool(self.readout, self.backbone.normalise(hidden), mask)
-
-    def _depth(self, name: str) -> int:
-        return len(self.backbone.blocks) if name == "final" else int(name)
+        kept: dict[str, Tensor] = {}
+        for depth, hidden in enumerate(self.network.states(self.adapter(inputs), padded, where)):
+            taken = depth > 0 and depth == self.deepest  # by the network itself
+            for name in self.names[depth]:
+                if where is None:  # what is pooled is normalised before it is pooled
+                    state = self.network.normalise(hidden) if name == "final" else hidden
+                    kept[name] = pool(self.readout, state, mask)
+                else:
+                    state = hidden.clone() if taken else take(hidden, where)
+                    kept[name] = self.network.normalise(state) if name == "final" else state
+        return torch.stack([kept[name].float() for name in self.layers], dim=2)
 
 
 def layer_names(layers: tuple[int | str, ...], blocks: int) -> tuple[str, ...]:

@@ -14,18 +14,23 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pipeline.backbones.transformer import Activation
+from pipeline.backbones.spec import Activation
+from pipeline.backbones.transformer import activate
 
 Product = Callable[[Float[Tensor, "batch token input"]], Float[Tensor, "batch token output"]]
 
 PACKED = "oneDNN bf16 products, weights packed once, GELU fused"
 PLAIN = "PyTorch's own products"
+FUSED = {None: ("none", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "silu": ("swish", "")}
 
 
 def kernels_for(device: torch.device, dtype: torch.dtype) -> str:
     """Which products this device and dtype get: `PACKED` or `PLAIN`."""
     packed = device.type == "cpu" and dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
     return PACKED if packed and torch.ops.mkldnn._is_mkldnn_bf16_supported() else PLAIN
+
+
+SLOW = "transformers' own code: not one of the fast families, so nothing is fused and every layer runs"
 
 
 def reason_for(device: torch.device, dtype: torch.dtype) -> str:
@@ -37,17 +42,17 @@ def reason_for(device: torch.device, dtype: torch.dtype) -> str:
     return PLAIN
 
 
-def product(weight: Tensor, bias: Tensor, dtype: torch.dtype, activation: Activation | None = None) -> Product:
+def product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, activation: Activation | None = None) -> Product:
     """`activation(x @ weight.T + bias)` as a function of x, computed in `dtype` whatever x is in.
 
     Args:
         weight: `(output, input)`, on the device of the inputs.
-        bias: `(output,)`.
+        bias: `(output,)`, or None.
         dtype: of both operands and of the result.
         activation: applied to the result; None for none.
     """
-    weight, bias = weight.to(dtype), bias.to(dtype)
-    if kernels_for(weight.device, dtype) == PACKED and activation != "relu":
+    weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
+    if kernels_for(weight.device, dtype) == PACKED and activation in FUSED:
         return _packed(weight, bias, activation)
     return _plain(weight, bias, activation)
 
@@ -57,9 +62,9 @@ def linear(module: nn.Linear, dtype: torch.dtype, activation: Activation | None 
     return product(module.weight, module.bias, dtype, activation)
 
 
-def _packed(weight: Tensor, bias: Tensor, activation: Activation | None) -> Product:
+def _packed(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    attribute, algorithm = {None: ("none", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}[activation]
+    attribute, algorithm = FUSED[activation]
 
     def multiply(x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x.to(weight.dtype), packed, bias, attribute, [], algorithm)
@@ -67,13 +72,9 @@ def _packed(weight: Tensor, bias: Tensor, activation: Activation | None) -> Prod
     return multiply
 
 
-def _plain(weight: Tensor, bias: Tensor, activation: Activation | None) -> Product:
+def _plain(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
     def multiply(x: Tensor) -> Tensor:
         y = F.linear(x.to(weight.dtype), weight, bias)
-        if activation is None:
-            return y
-        if activation == "relu":
-            return F.relu(y)
-        return F.gelu(y, approximate="tanh" if activation == "gelu_tanh" else "none")
+        return y if activation is None else activate(y, activation)
 
     return multiply

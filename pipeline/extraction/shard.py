@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import torch
 from jaxtyping import Float32, Int32, Int64, Num
 
 from pipeline.backbones.adapters import embedding_adapter, make_adapter
+from pipeline.backbones.generic import GenericNetwork
 from pipeline.backbones.load import Backbone, find_backbone
 from pipeline.backbones.settings import BackboneSettings
+from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
@@ -134,12 +137,33 @@ def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings,
 
 @lru_cache(maxsize=1)
 def exact_reader(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> Reader:
-    """The same network in float32, for rows that overflow and for the sample that says how exact the others are."""
+    """The same network in float32, for rows that overflow."""
     return make_reader(open_tokens(tokens), find_backbone(backbone), settings, device, "float32")
 
 
 def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, device: str, dtype: str) -> Reader:
     """Input layer and network on the device; the products of the network in `dtype`, all else in float32."""
+    return _reader(tokens, backbone, backbone.load_frozen(), settings, device, dtype)
+
+
+def witness_reader(job: ShardJob) -> tuple[Reader, str]:
+    """A float32 network to compare with, and whose code it is: transformers' own wherever that can be had."""
+    tokens, backbone = open_tokens(job.tokens), find_backbone(job.backbone)
+    network = backbone.load_witness()
+    if network is None:
+        return make_reader(tokens, backbone, job.settings, job.device, "float32"), "this program's float32"
+    reader = _reader(tokens, backbone, network, job.settings, job.device, "float32")
+    return reader, f"transformers {version('transformers')}"
+
+
+def _reader(
+    tokens: Tokens,
+    backbone: Backbone,
+    network: Transformer | GenericNetwork,
+    settings: CacheSettings,
+    device: str,
+    dtype: str,
+) -> Reader:
     size = tokens.features if tokens.kind == "patches" else tokens.vocabulary or 0
     if tokens.embedding == "backbone":
         adapter = embedding_adapter(backbone.load_embedding())
@@ -150,6 +174,6 @@ def make_reader(tokens: Tokens, backbone: Backbone, settings: CacheSettings, dev
             )
     else:
         adapter = make_adapter(tokens.kind, size, backbone.spec.width, settings.adapter_gain, settings.adapter_seed)
-    network = backbone.load().to(device)
     layers = layer_names(settings.layers, backbone.spec.layers)
-    return Reader(adapter.to(device).requires_grad_(False), network, layers, settings.readout, getattr(torch, dtype))
+    frozen = adapter.to(device).requires_grad_(False)
+    return Reader(frozen, network.to(device), layers, settings.readout, getattr(torch, dtype))

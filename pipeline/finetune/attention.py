@@ -37,6 +37,7 @@ class _FirstWeights(TorchFunctionMode):
 def _weights(
     q: Tensor, k: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False, scale: float | None = None, **_: Any
 ) -> Tensor:
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)  # heads of keys that several heads of queries share
     scores = q.float() @ k.float().transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()

@@ -19,7 +19,7 @@ def group_of(name: str) -> str:
     """The group of a parameter by its name; "embedding" for the rest, which only `all` trains."""
     if name.startswith(("adapter.", "head.")):
         return "input" if name.startswith("adapter.") else "output"
-    if name == "backbone.position":
+    if name in ("backbone.position", "backbone.relative.weight"):
         return "positions"
     parts = {
         ".lora_": "lora",

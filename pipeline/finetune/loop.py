@@ -204,12 +204,21 @@ def _cost(
     tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, counts: dict[str, int], key: str
 ) -> CostRecord:
     """The cost of the run that counts. Trained matrices cost a product more of their size a step, added ones three."""
-    spec, settings, at = backbone.spec, training.settings, training.at
+    spec, settings, at = backbone.architecture, training.settings, training.at
     features = shape.size if shape.kind == "patches" else 0
     sizes = TransformerSizes(
-        spec.width, spec.layers, spec.inner_width, shape.length, shape.readout, features, shape.scores
+        spec.width,
+        spec.layers,
+        spec.inner_width,
+        shape.length,
+        shape.readout,
+        features,
+        shape.scores,
+        spec.query_width,
+        spec.key_width,
+        spec.gated,
+        isinstance(backbone.settings, LstmSource),
     )
-    sizes = replace(sizes, recurrent=isinstance(backbone.settings, LstmSource))
     matrices = sum(counts.get(group, 0) for group in ("attention", "feedforward", "recurrent"))
     step_flops = finetune_step_flops(sizes, settings.batch_size)
     step_flops += 2 * settings.batch_size * shape.length * (matrices + 3 * counts.get("lora", 0))

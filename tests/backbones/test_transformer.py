@@ -5,64 +5,39 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
-from pipeline.backbones.families import spec_of, tensors_of
+from pipeline.backbones.families import embedding_of, spec_of, tensors_of
+from pipeline.backbones.init import draw_weights
 from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
-from tests.tiny import BERT, GPT2, random_transformer
+from tests.architectures import CONFIGS, reference, reference_states, write_reference
+from tests.tiny import BERT, backbone, random_transformer
 
-
-def reference(config: dict) -> torch.nn.Module:
-    """transformers' model of the same family, with large random weights."""
-    kept = {name: value for name, value in config.items() if name != "model_type"}
-    torch.manual_seed(0)
-    if config["model_type"] == "bert":
-        model = BertModel(BertConfig(**kept), add_pooling_layer=False)
-    else:
-        model = GPT2Model(GPT2Config(**kept))
-    for parameter in model.parameters():
-        parameter.data.normal_(0.0, 0.3)
-    return model.eval()
-
-
-def ours(config: dict, model: torch.nn.Module) -> Transformer:
-    spec = spec_of(config)
-    network = Transformer(spec)
-    network.load_state_dict(tensors_of(config, dict(model.state_dict()), spec))
-    return network.eval()
+FAMILIES = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 
 def relative(found: Tensor, wanted: Tensor) -> float:
     return float((found - wanted).norm() / wanted.norm())
 
 
-@pytest.mark.parametrize("config", [BERT, GPT2], ids=["bert", "gpt2"])
+@FAMILIES
 @torch.no_grad()
-def test_every_layer_equals_transformers_in_float32(config):
-    theirs = reference(config)
-    network = ours(config, theirs)
+def test_every_layer_equals_transformers_in_float32(config, tmp_path):
     x = torch.randn(3, 9, 32)
-    wanted = theirs(inputs_embeds=x, output_hidden_states=True)
-    blocks: list[Tensor] = []
-    layers = theirs.encoder.layer if config["model_type"] == "bert" else theirs.h
-    hooks = [
-        layer.register_forward_hook(lambda _, __, out: blocks.append(out if isinstance(out, Tensor) else out[0]))
-        for layer in layers
-    ]
-    theirs(inputs_embeds=x)
-    for hook in hooks:
-        hook.remove()
-
+    wanted = reference_states(write_reference(tmp_path, config), x)
+    network = backbone(tmp_path).load()
     hidden = network.embed(x)
-    assert relative(hidden, wanted.hidden_states[0]) <= 1e-5
-    for block, out in zip(network.blocks, blocks, strict=True):
-        hidden = block(hidden)
-        assert relative(hidden, out) <= 1e-5
-    assert relative(network.normalise(hidden), wanted.last_hidden_state) <= 1e-5
+    found = [hidden]
+    for block in network.blocks:
+        hidden = block(hidden, geometry=network.geometry(9, x.device))
+        found.append(hidden)
+    found.append(network.normalise(hidden))
+    assert len(found) == len(wanted)
+    for one, two in zip(found, wanted, strict=True):
+        assert relative(one, two) <= 1e-5
 
 
-@pytest.mark.parametrize("config", [BERT, GPT2], ids=["bert", "gpt2"])
+@FAMILIES
 @pytest.mark.parametrize("last", [1, 4, 9])
 @torch.no_grad()
 def test_computing_only_the_last_tokens_changes_nothing(config, last):
@@ -72,7 +47,7 @@ def test_computing_only_the_last_tokens_changes_nothing(config, last):
     assert relative(network(x, last), whole[:, -last:]) <= 1e-5
 
 
-@pytest.mark.parametrize("config", [BERT, GPT2], ids=["bert", "gpt2"])
+@FAMILIES
 @torch.no_grad()
 def test_a_padded_row_equals_the_row_alone(config):
     network = random_transformer(config)
@@ -81,13 +56,15 @@ def test_a_padded_row_equals_the_row_alone(config):
     mask = torch.tensor([[True] * 5 + [False] * 4])
     hidden, alone = network.embed(padded), network.embed(row)
     for block in network.blocks:
-        hidden, alone = block(hidden, mask=mask), block(alone)
+        hidden = block(hidden, mask=mask, geometry=network.geometry(9, row.device))
+        alone = block(alone, geometry=network.geometry(5, row.device))
     assert torch.isfinite(hidden).all()
     assert relative(hidden[:, :5], alone) <= 1e-5
 
 
-def test_a_causal_network_does_not_look_ahead():
-    network = random_transformer(GPT2)
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mistral"])
+def test_a_causal_network_does_not_look_ahead(name):
+    network = random_transformer(CONFIGS[name])
     x = torch.randn(1, 9, 32)
     changed = x.clone()
     changed[:, 5:] += 1
@@ -100,6 +77,35 @@ def test_an_unknown_family_or_activation_is_named():
         spec_of({"model_type": "mamba"})
     with pytest.raises(PermafrostError, match=r"activation 'swish9' is not supported"):
         spec_of({**BERT, "hidden_act": "swish9"})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("longformer", {"attention_window": [4, 8]}, r"windows that differ by layer are not supported: \[4, 8\]"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, r"type 'yarn' are not supported; known: default, llama3"),
+        ("llama", {"attention_bias": True}, "a Llama with biases"),
+    ],
+)
+def test_a_choice_that_is_not_supported_is_refused_and_not_ignored(name, change, message):
+    with pytest.raises(PermafrostError, match=message):
+        spec_of(CONFIGS[name] | change)
+
+
+def test_vit_reads_no_ids():
+    with pytest.raises(PermafrostError, match="a family without words"):
+        embedding_of(CONFIGS["vit"], {})
+
+
+@FAMILIES
+def test_drawn_weights_leave_nothing_undrawn(config):
+    network = Transformer(spec_of(config))
+    for parameter in network.parameters():
+        parameter.data.fill_(torch.nan)
+    draw_weights(network, seed=0, std=0.02, scale_residual=True)
+    assert all(torch.isfinite(parameter).all() for parameter in network.parameters())
+    if network.relative is not None:
+        assert float(network.relative.weight.detach().std()) > 0.01
 
 
 def test_a_checkpoint_that_lacks_a_tensor_is_refused():

@@ -24,7 +24,8 @@ import torch
 import torch.nn.functional as F
 
 from pipeline.backbones.init import draw_weights
-from pipeline.backbones.transformer import Spec, Transformer
+from pipeline.backbones.spec import Spec
+from pipeline.backbones.transformer import Transformer
 from pipeline.costs.record import peak_memory_bytes
 from pipeline.finetune.groups import trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen

@@ -12,11 +12,12 @@ from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.products import PACKED, kernels_for, linear
+from tests.architectures import CONFIGS
 from tests.tiny import BERT, GPT2, random_transformer
 
 CPU = torch.device("cpu")
 HAS_BF16 = kernels_for(CPU, torch.bfloat16) == PACKED
-FAMILIES = pytest.mark.parametrize("config", [BERT, GPT2], ids=["bert", "gpt2"])
+FAMILIES = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 LENGTHS = torch.tensor([9, 4, 1])
 
 
@@ -25,7 +26,7 @@ def states(network: Transformer, x: Tensor) -> dict[str, Tensor]:
     hidden = network.embed(x[None])
     found = {"0": hidden[0]}
     for index, block in enumerate(network.blocks, start=1):
-        hidden = block(hidden)
+        hidden = block(hidden, geometry=network.geometry(len(x), x.device))
         found[str(index)] = hidden[0]
     return found | {"final": network.normalise(hidden)[0]}
 
@@ -57,12 +58,13 @@ def test_every_readout_of_every_layer_is_that_of_each_row_alone(config, readout,
 
 @pytest.mark.skipif(not HAS_BF16, reason="this CPU has no bfloat16 instructions")
 @FAMILIES
+@pytest.mark.parametrize("ragged", [False, True])
 @torch.no_grad()
-def test_packed_products_stay_within_the_tolerance_of_float32_in_every_layer(config):
+def test_packed_products_stay_within_the_tolerance_of_float32_in_every_layer(config, ragged):
     exact = random_transformer(config, std=0.1)
     adapter, inputs = nn.Linear(4, 32), torch.randn(8, 9, 4)
     names = ("0", "1", "2", "final")
-    lengths = torch.full((8,), 9)
+    lengths = torch.tensor([9, 9, 8, 7, 5, 4, 3, 1]) if ragged else torch.full((8,), 9)
     wanted = Reader(adapter, exact, names, "task").read(inputs, lengths, 3)
     found = Reader(adapter, exact, names, "task", torch.bfloat16).read(inputs, lengths, 3)
     for layer in range(len(names)):
@@ -71,7 +73,7 @@ def test_packed_products_stay_within_the_tolerance_of_float32_in_every_layer(con
 
 
 @pytest.mark.skipif(not HAS_BF16, reason="this CPU has no bfloat16 instructions")
-@pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh", "relu"])
+@pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh", "relu", "silu"])
 def test_packed_products_are_the_products(activation):
     layer = nn.Linear(48, 64).requires_grad_(False)
     x = torch.randn(5, 7, 48)
@@ -80,11 +82,12 @@ def test_packed_products_are_the_products(activation):
     assert (half.float() - full).norm() / full.norm() < 5e-3
 
 
-def test_blocks_beyond_the_deepest_wanted_layer_are_never_run():
+@pytest.mark.parametrize(("names", "wanted"), [(("1",), 1), (("0",), 0), (("final",), 3)])
+@torch.no_grad()
+def test_blocks_beyond_the_deepest_wanted_layer_are_never_run(names, wanted):
     network = random_transformer(GPT2)
-    assert len(Reader(nn.Linear(4, 32), network, ("1",), "task").blocks) == 1
-    assert not Reader(nn.Linear(4, 32), network, ("0",), "task").blocks
-    assert len(Reader(nn.Linear(4, 32), network, ("final",), "task").blocks) == 3
+    reader = Reader(nn.Linear(4, 32), network, names, "task")
+    assert len(list(reader.network.states(torch.randn(2, 9, 32), None, None))) == 1 + wanted
 
 
 def test_ids_go_through_a_table():

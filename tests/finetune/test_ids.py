@@ -75,8 +75,8 @@ def test_a_task_read_at_its_last_position_has_no_lengths(ids):
 def test_a_random_backbones_table_is_drawn_by_its_law_and_apart_from_its_weights(tiny_bert):
     like = PathSource(source="path", path=str(tiny_bert))
     drawn = find_backbone(RandomSource(source="random", like=like, seed=3, std=0.5))
-    before = drawn.load().position.clone()
+    before = drawn.load().blocks[0].up.weight.clone()
     table = drawn.load_embedding()
     assert table.shape == (BERT["vocab_size"], BERT["hidden_size"])
     assert float(table.std()) == pytest.approx(0.5, rel=0.1)
-    assert torch.equal(drawn.load().position, before)
+    assert torch.equal(drawn.load().blocks[0].up.weight, before)

@@ -1,0 +1,41 @@
+"""What the families share: names of activations, and tensors moved from one name to another."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.backbones.spec import Activation
+from pipeline.errors import PermafrostError
+
+State = dict[str, Tensor]
+WEIGHT = ("weight",)
+BOTH = ("weight", "bias")
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+}
+
+
+def activation(name: str) -> Activation:
+    """An activation by the name that configs give it.
+
+    Raises:
+        PermafrostError: it is not known.
+    """
+    if name not in ACTIVATIONS:
+        raise PermafrostError(f"activation {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def copy(state: State, ours: str, theirs: str, kinds: tuple[str, ...] = BOTH) -> State:
+    """A layer's tensors under our name."""
+    return {f"{ours}.{kind}": state[f"{theirs}.{kind}"] for kind in kinds}
+
+
+def joined(state: State, ours: str, theirs: str, parts: tuple[str, ...], kinds: tuple[str, ...] = BOTH) -> State:
+    """Matrices that we keep as one, on top of each other."""
+    return {f"{ours}.{kind}": torch.cat([state[f"{theirs}.{part}.{kind}"] for part in parts]) for kind in kinds}

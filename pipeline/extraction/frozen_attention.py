@@ -1,0 +1,99 @@
+"""Self-attention for extraction only: prepared products, and queries at the wanted positions alone.
+
+The definition is `pipeline.backbones.transformer.Attention`; tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from pipeline.backbones.attention_mask import scores_mask, visible
+from pipeline.backbones.places import Geometry, rotate
+from pipeline.backbones.transformer import Attention
+from pipeline.extraction.products import PACKED, kernels_for, linear, product
+
+SHORT = 1024
+"""Up to so many tokens the scores of all pairs are held at once; beyond, their memory costs more than it saves."""
+
+
+def take(
+    x: Float[Tensor, "batch token width"], positions: Int64[Tensor, "batch kept"]
+) -> Float[Tensor, "batch kept width"]:
+    """The vectors at each row's own positions."""
+    return x.gather(1, positions[:, :, None].expand(-1, -1, x.shape[-1]))
+
+
+class FrozenAttention:
+    """Attention whose products run in `dtype`. The scale of the scores is folded into the queries' weights."""
+
+    def __init__(self, attention: Attention, dtype: torch.dtype) -> None:
+        self.spec = spec = attention.spec
+        weight, bias = attention.qkv.weight.clone(), attention.qkv.bias
+        bias = weight.new_zeros(len(weight)) if bias is None else bias.clone()
+        weight[: spec.query_width] *= spec.scale
+        bias[: spec.query_width] *= spec.scale
+        self.qkv = product(weight, bias, dtype)
+        self.q = product(weight[: spec.query_width], bias[: spec.query_width], dtype)
+        self.kv = product(weight[spec.query_width :], bias[spec.query_width :], dtype)
+        self.out = linear(attention.out, dtype)
+        self.packed = kernels_for(weight.device, dtype) == PACKED
+
+    def __call__(
+        self,
+        x: Float[Tensor, "batch token width"],
+        mask: Bool[Tensor, "batch token"] | None,
+        positions: Int64[Tensor, "batch kept"] | None,
+        geometry: Geometry,
+    ) -> Float[Tensor, "batch kept width"]:
+        """What attention adds at `positions` (all when None); `mask` is true at real tokens, None when all are."""
+        spec, tokens = self.spec, x.shape[1]
+        key_heads = spec.key_heads or spec.heads
+        if positions is None:
+            q, k, v = self._heads(self.qkv(x)).split((spec.heads, key_heads, key_heads))
+        else:
+            q, (k, v) = self._heads(self.q(take(x, positions))), self._heads(self.kv(x)).chunk(2)
+        if geometry.rotation is not None:
+            turn = geometry.rotation[:, None, None]
+            q = rotate(q, turn if positions is None else geometry.rotation[:, positions][:, None])
+            k = rotate(k, turn)
+        allowed = visible(tokens, positions, mask, spec.causal, spec.window, x.device)
+        causal = spec.causal and spec.window is None and positions is None
+        if key_heads != spec.heads:
+            k, v = (part.repeat_interleave(spec.heads // key_heads, dim=0) for part in (k, v))
+        added = scores_mask(geometry, positions, allowed)
+        mixed = (_mix_short if self.packed and tokens <= SHORT else _mix)(q, k, v, added, causal)
+        return self.out(mixed.permute(1, 2, 0, 3).flatten(-2))
+
+    def _heads(self, x: Float[Tensor, "batch token joined"]) -> Float[Tensor, "head batch token width"]:
+        """One vector for each head, heads first, in one copy."""
+        width = self.spec.query_width // self.spec.heads
+        return x.unflatten(-1, (-1, width)).permute(2, 0, 1, 3).contiguous()
+
+
+Queries = Float[Tensor, "head batch query width"]
+Keys = Float[Tensor, "head batch token width"]
+
+
+def _mix(q: Queries, k: Keys, v: Keys, added: Tensor | None, causal: bool) -> Queries:
+    """softmax(q kᵀ + added) v by PyTorch's own kernel."""
+    if added is not None and added.is_floating_point():
+        added = added.to(q.dtype)
+    by_row = (part.transpose(0, 1) for part in (q, k, v))
+    mixed = F.scaled_dot_product_attention(*by_row, attn_mask=added, is_causal=causal and added is None, scale=1.0)
+    return mixed.transpose(0, 1)
+
+
+def _mix_short(q: Queries, k: Keys, v: Keys, added: Tensor | None, causal: bool) -> Queries:
+    """The same written out, with the softmax in float32: at these lengths about twice as fast on a CPU."""
+    scores = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2)).float().view(*q.shape[:3], k.shape[2])
+    if causal and added is None:
+        added = torch.ones(1, 1, *scores.shape[2:], dtype=torch.bool).tril()
+    if added is not None:
+        if not added.is_floating_point():
+            added = torch.zeros(added.shape).masked_fill_(~added, -torch.inf)
+        scores += added.transpose(0, 1)
+    weights = scores.softmax(-1).to(v.dtype)
+    return torch.bmm(weights.flatten(0, 1), v.flatten(0, 1)).view_as(q)
