@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int32, Int64, Num
 
+from pipeline.allocator import keep_freed_memory
 from pipeline.backbones.adapters import embedding_adapter, make_adapter
 from pipeline.backbones.generic import GenericNetwork
 from pipeline.backbones.load import Backbone, find_backbone
@@ -131,6 +132,7 @@ def read_rows(
 @lru_cache(maxsize=1)
 def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> tuple[Inputs, Reader]:
     """Inputs and network of one extraction, made once a process."""
+    keep_freed_memory()
     inputs = Inputs(open_tokens(tokens))
     return inputs, make_reader(inputs.tokens, find_backbone(backbone), settings, device, settings.compute_dtype)
 

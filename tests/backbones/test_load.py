@@ -29,7 +29,7 @@ def test_the_embedded_default_loads_and_is_the_released_one():
     network = found.load()
     assert not network.training
     assert not any(parameter.requires_grad for parameter in network.parameters())
-    assert network.position.dtype == torch.float32
+    assert all(parameter.dtype == torch.float32 for parameter in network.parameters())
 
 
 def test_wrong_digest_is_refused_with_both_values(tiny_bert):

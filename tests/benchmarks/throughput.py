@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.allocator import keep_freed_memory
 from pipeline.backbones.adapters import embedding_adapter
 from pipeline.backbones.families import spec_of, tensors_of
 from pipeline.backbones.load import find_backbone
@@ -190,6 +191,7 @@ def row(
 def main(json_file: Path | None, device: str, quick: bool, threads: int) -> None:
     """Print the table and, when asked, write the rows."""
     torch.set_num_threads(threads)
+    keep_freed_memory()
     place = torch.device(device)
     kernels = kernels_for(place, torch.bfloat16)
     print(f"products: {kernels}" + (" (no bfloat16 instructions here)" if kernels == PLAIN and device == "cpu" else ""))
