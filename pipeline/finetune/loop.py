@@ -16,7 +16,6 @@ from accelerate import Accelerator
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline.allocator import keep_freed_memory
 from pipeline.backbones.load import Backbone
 from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.costs.flops import TransformerSizes, finetune_step_flops
@@ -80,7 +79,6 @@ def finetune(
         PermafrostError: the task has more tokens than the backbone has positions.
     """
     torch.set_num_threads(settings.threads)
-    keep_freed_memory()
     shape = shape_of(tokens)
     accelerator = Accelerator(
         cpu=device.type == "cpu", mixed_precision="bf16" if settings.compute_dtype == "bfloat16" else "no"
