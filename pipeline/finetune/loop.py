@@ -97,12 +97,14 @@ def finetune(
     best, sweep = None, {}
     for lr in settings.lr_sweep or (settings.lr,):
         training = _prepare(accelerator, shape, backbone, (train, splits), replace(settings, lr=lr))
-        checkpoints = nullcontext()
-        if work is not None and accelerator.num_processes == 1:
-            run = work_key(_identity(tokens, backbone, training.settings, accelerator.device), CODE)
+        checkpoints, context = None, nullcontext()
+        if work is not None:
+            run = work_key(_identity(tokens, backbone, training), CODE)
             checkpoints = Checkpoints(work.folder / key / f"lr-{lr:g}", run, work.every)
-        with checkpoints as held:
-            _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", held)
+            context = checkpoints if accelerator.is_main_process else context  # one writes, all read
+        with context:
+            accelerator.wait_for_everyone()
+            _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", checkpoints)
         sweep[f"{lr:g}"] = best_point(training.at.curve).validation_accuracy
         if best is None or _merit(training) > _merit(best):
             best = training
@@ -161,15 +163,16 @@ def _merit(training: Training) -> tuple[float, float]:
     return best.validation_accuracy, -best.validation_loss
 
 
-def _identity(tokens: Tokens, backbone: Backbone, settings: Recipe, device: torch.device) -> dict[str, Any]:
+def _identity(tokens: Tokens, backbone: Backbone, training: Training) -> dict[str, Any]:
     """Everything but the code that decides the bits of a run."""
     return {
         "schema": SCHEMA,
         "tokens": tokens.digest,
         "weights": backbone.weights,
-        "settings": asdict(settings),
+        "settings": asdict(training.settings),
+        "processes": training.accelerator.num_processes,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "device": device_kind(device),
+        "device": device_kind(training.accelerator.device),
     }
 
 

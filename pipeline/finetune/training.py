@@ -143,6 +143,8 @@ class Training:
         return (0.0 if score is None else score), float(loss)
 
     def _save(self, checkpoints: Checkpoints) -> None:
+        if not self.accelerator.is_main_process:
+            return
         at = {**vars(self.at), "curve": [asdict(point) for point in self.at.curve]}
         weights = {name: parameter.detach() for name, parameter in self.trained.items()}
         checkpoints.save(self.at.step, {"at": at, "weights": weights, "optimizer": self.optimizer.state_dict()})
