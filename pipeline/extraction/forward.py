@@ -36,10 +36,8 @@ class Reader:
         self.device = next(backbone.parameters()).device
         depths = [backbone.depth if name == "final" else int(name) for name in layers]
         self.deepest = max(depths)
-        self.names = [
-            [name for name, at in zip(layers, depths, strict=True) if at == depth] for depth in range(self.deepest + 1)
-        ]
-        self.network = prepare(backbone, dtype, self.deepest)
+        self.names = {depth: [name for name, at in zip(layers, depths, strict=True) if at == depth] for depth in depths}
+        self.network = prepare(backbone, dtype, set(depths))
 
     @torch.inference_mode()
     def read(
@@ -49,17 +47,17 @@ class Reader:
 
         Args:
             inputs: patches or ids, padded on the right.
-            lengths: how many tokens of each row are real.
+            lengths: how many tokens of each row are real; an empty row reads its first one.
             answers: the task's number of readout tokens.
 
         Everything but the products of the blocks runs in float32, the input layer too: its orthogonality is kept.
         """
-        tokens = inputs.shape[1]
+        tokens, lengths = inputs.shape[1], lengths.clamp(min=1)
         mask = torch.arange(tokens, device=inputs.device) < lengths[:, None]
         where = positions(self.readout, answers, lengths, tokens)
         padded = None if bool(mask.all()) else mask
         kept: dict[str, Tensor] = {}
-        for depth, hidden in enumerate(self.network.states(self.adapter(inputs), padded, where)):
+        for depth, hidden in self.network.states(self.adapter(inputs), padded, where):
             taken = depth > 0 and depth == self.deepest  # by the network itself
             for name in self.names[depth]:
                 if where is None:  # what is pooled is normalised before it is pooled

@@ -5,6 +5,8 @@ The definition is `pipeline.backbones.transformer.Attention`; tests hold the two
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
@@ -13,10 +15,38 @@ from torch import Tensor
 from pipeline.backbones.attention_mask import scores_mask, visible
 from pipeline.backbones.places import Geometry, rotate
 from pipeline.backbones.transformer import Attention
+from pipeline.extraction.packing import Packing
 from pipeline.extraction.products import PACKED, kernels_for, linear, product
 
 SHORT = 1024
 """Up to so many tokens the scores of all pairs are held at once; beyond, their memory costs more than it saves."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What all blocks share while a batch goes through them.
+
+    Attributes:
+        tokens: of each row, padding included.
+        mask: which of them are real; None when all are.
+        packing: how the real ones are laid end to end; None when all are real.
+        geometry: what the network's kind of positions needs.
+    """
+
+    tokens: int
+    mask: Bool[Tensor, "batch token"] | None
+    packing: Packing | None
+    geometry: Geometry
+
+    def padded(self, x: Float[Tensor, "row token width"]) -> Float[Tensor, "batch tokens width"]:
+        """One row for each row of the batch."""
+        return x if self.packing is None else self.packing.unpack(x)
+
+    def take(
+        self, x: Float[Tensor, "row token width"], positions: Int64[Tensor, "batch kept"]
+    ) -> Float[Tensor, "batch kept width"]:
+        """The vectors at each row's own positions."""
+        return take(x, positions) if self.packing is None else self.packing.take(x, positions)
 
 
 def take(
@@ -43,29 +73,29 @@ class FrozenAttention:
 
     def __call__(
         self,
-        x: Float[Tensor, "batch token width"],
-        mask: Bool[Tensor, "batch token"] | None,
+        x: Float[Tensor, "row token width"],
+        batch: Batch,
         positions: Int64[Tensor, "batch kept"] | None,
-        geometry: Geometry,
-    ) -> Float[Tensor, "batch kept width"]:
-        """What attention adds at `positions` (all when None); `mask` is true at real tokens, None when all are."""
-        spec, tokens = self.spec, x.shape[1]
+    ) -> Float[Tensor, "#batch kept width"]:
+        """What attention adds at `positions` (at every token of `x` when None)."""
+        spec, tokens, geometry, packing = self.spec, batch.tokens, batch.geometry, batch.packing
         key_heads = spec.key_heads or spec.heads
         if positions is None:
-            q, k, v = self._heads(self.qkv(x)).split((spec.heads, key_heads, key_heads))
+            q, k, v = self._heads(batch.padded(self.qkv(x))).split((spec.heads, key_heads, key_heads))
         else:
-            q, (k, v) = self._heads(self.q(take(x, positions))), self._heads(self.kv(x)).chunk(2)
+            q, (k, v) = self._heads(self.q(batch.take(x, positions))), self._heads(batch.padded(self.kv(x))).chunk(2)
         if geometry.rotation is not None:
             turn = geometry.rotation[:, None, None]
             q = rotate(q, turn if positions is None else geometry.rotation[:, positions][:, None])
             k = rotate(k, turn)
-        allowed = visible(tokens, positions, mask, spec.causal, spec.window, x.device)
+        allowed = visible(tokens, positions, batch.mask, spec.causal, spec.window, x.device)
         causal = spec.causal and spec.window is None and positions is None
         if key_heads != spec.heads:
             k, v = (part.repeat_interleave(spec.heads // key_heads, dim=0) for part in (k, v))
         added = scores_mask(geometry, positions, allowed)
         mixed = (_mix_short if self.packed and tokens <= SHORT else _mix)(q, k, v, added, causal)
-        return self.out(mixed.permute(1, 2, 0, 3).flatten(-2))
+        joined = mixed.permute(1, 2, 0, 3).flatten(-2)
+        return self.out(joined if packing is None or positions is not None else packing.pack(joined))
 
     def _heads(self, x: Float[Tensor, "batch token joined"]) -> Float[Tensor, "head batch token width"]:
         """One vector for each head, heads first, in one copy."""

@@ -6,12 +6,11 @@ The definition is `pipeline.backbones.transformer.Block`; tests hold the two equ
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
-from pipeline.backbones.places import Geometry
 from pipeline.backbones.transformer import Block
-from pipeline.extraction.frozen_attention import FrozenAttention, take
+from pipeline.extraction.frozen_attention import Batch, FrozenAttention
 from pipeline.extraction.products import linear, product
 
 
@@ -36,21 +35,19 @@ class FrozenBlock:
 
     def __call__(
         self,
-        x: Float[Tensor, "batch token width"],
-        mask: Bool[Tensor, "batch token"] | None,
+        x: Float[Tensor, "row token width"],
+        batch: Batch,
         positions: Int64[Tensor, "batch kept"] | None,
-        geometry: Geometry,
-    ) -> Float[Tensor, "batch kept width"]:
+    ) -> Float[Tensor, "#batch kept width"]:
         """The block's output at `positions` (all when None).
 
         Args:
             x: its input at every token, which is overwritten: a fresh tensor would cost a tenth of a product.
-            mask: which tokens are real; None when all are.
+            batch: what the blocks share.
             positions: for each row the tokens whose output is wanted; other tokens serve as keys only. Exact.
-            geometry: what the blocks of the network share.
         """
-        mixed = self.attention(self.norm1(x) if self.prenorm else x, mask, positions, geometry)
-        kept = x if positions is None else take(x, positions)
+        mixed = self.attention(self.norm1(x) if self.prenorm else x, batch, positions)
+        kept = x if positions is None else batch.take(x, positions)
         kept += mixed
         if self.prenorm:
             kept += self._feed_forward(self.norm2(kept))

@@ -1,32 +1,32 @@
-"""What the engine asks of a frozen network, and the two that answer: our own fast blocks, and any of transformers'."""
+"""What the engine asks of a frozen network, and who answers: our fast blocks, an LSTM, any model of transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 
 from pipeline.backbones.generic import GenericNetwork
-from pipeline.backbones.lstm import LstmLayer
-from pipeline.backbones.places import Geometry
+from pipeline.backbones.lstm import Lstm
 from pipeline.backbones.transformer import Block, Transformer
-from pipeline.extraction.frozen_attention import take
+from pipeline.extraction.frozen_attention import Batch, take
 from pipeline.extraction.frozen_block import FrozenBlock
+from pipeline.extraction.packing import Packing
 
 Hidden = Float[Tensor, "batch token width"]
 
 
 @runtime_checkable
 class Network(Protocol):
-    """A frozen network, prepared for one depth and one dtype."""
+    """A frozen network, prepared for the wanted layers and one dtype."""
 
     def states(
         self, x: Hidden, mask: Bool[Tensor, "batch token"] | None, positions: Int64[Tensor, "batch kept"] | None
-    ) -> Iterator[Hidden]:
-        """Layer 0, layer 1 and so on to the depth, in float32; the deepest only at `positions`, where they are given.
+    ) -> Iterator[tuple[int, Hidden]]:
+        """The wanted layers with their numbers, in float32; the deepest only at `positions`, where they are given.
 
         A yielded tensor may be overwritten once the next is asked for.
         """
@@ -40,54 +40,73 @@ class Network(Protocol):
 class FastNetwork:
     """The families of `pipeline.backbones.families`, through prepared blocks; deeper ones are never run."""
 
-    def __init__(self, backbone: Transformer, dtype: torch.dtype, depth: int) -> None:
-        self.backbone = backbone
-        self.blocks = [_frozen(block, dtype) for block in backbone.blocks[:depth]]
+    def __init__(self, backbone: Transformer, dtype: torch.dtype, wanted: set[int]) -> None:
+        self.backbone, self.wanted = backbone, wanted
+        used = backbone.blocks[: max(wanted)]
+        self.blocks = [FrozenBlock(block, dtype) for block in used if isinstance(block, Block)]
 
-    def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[Hidden]:
+    def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[tuple[int, Hidden]]:
         """See `Network.states`."""
-        geometry = self.backbone.geometry(x.shape[1], x.device)
+        packing = None if mask is None else Packing(mask)
+        batch = Batch(x.shape[1], mask, packing, self.backbone.geometry(x.shape[1], x.device))
         hidden = self.backbone.embed(x)
-        hidden = hidden.clone() if hidden is x else hidden
-        yield hidden
+        if 0 in self.wanted:
+            yield 0, hidden
+        hidden = packing.pack(hidden) if packing else hidden.clone() if hidden is x else hidden
         for depth, block in enumerate(self.blocks, start=1):
-            hidden = block(hidden, mask, positions if depth == len(self.blocks) else None, geometry)
-            yield hidden
+            taken = positions if depth == len(self.blocks) else None
+            hidden = block(hidden, batch, taken)
+            if depth in self.wanted:
+                yield depth, hidden if taken is not None else batch.padded(hidden)
 
     def normalise(self, hidden: Hidden) -> Hidden:
         """See `Network.normalise`."""
         return self.backbone.normalise(hidden)
 
 
-def _frozen(block: nn.Module, dtype: torch.dtype) -> Callable[[Tensor, Tensor | None, Tensor | None, Geometry], Tensor]:
-    """A block for extraction; an LSTM's layer runs as it is, in float32."""
-    if isinstance(block, Block):
-        return FrozenBlock(block, dtype)
-    assert isinstance(block, LstmLayer)
-    return lambda x, mask, positions, geometry: block(x) if positions is None else take(block(x), positions)
+class RecurrentNetwork:
+    """An LSTM as it is, in float32."""
+
+    def __init__(self, backbone: Lstm, wanted: set[int]) -> None:
+        self.backbone, self.wanted = backbone, wanted
+
+    def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[tuple[int, Hidden]]:
+        """See `Network.states`. Padding is on the right, where no real token sees it."""
+        hidden = self.backbone.embed(x)
+        if 0 in self.wanted:
+            yield 0, hidden
+        deepest = max(self.wanted)
+        for depth, layer in enumerate(self.backbone.blocks[:deepest], start=1):
+            hidden = layer(hidden)
+            if depth in self.wanted:
+                yield depth, hidden if depth < deepest or positions is None else take(hidden, positions)
+
+    def normalise(self, hidden: Hidden) -> Hidden:
+        """See `Network.normalise`."""
+        return self.backbone.normalise(hidden)
 
 
 class SlowNetwork:
     """A model of transformers as its authors wrote it: every block runs, with nothing prepared."""
 
-    def __init__(self, backbone: GenericNetwork, dtype: torch.dtype, depth: int) -> None:
+    def __init__(self, backbone: GenericNetwork, dtype: torch.dtype, wanted: set[int]) -> None:
         self.backbone = backbone.to(dtype)
-        self.dtype, self.depth = dtype, depth
+        self.dtype, self.wanted = dtype, wanted
 
-    def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[Hidden]:
+    def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[tuple[int, Hidden]]:
         """See `Network.states`."""
-        found = self.backbone(x.to(self.dtype), mask)[: self.depth + 1]
-        for depth, hidden in enumerate(found):
-            deepest = depth and depth == self.depth
-            yield (take(hidden, positions) if deepest and positions is not None else hidden).float()
+        found = self.backbone(x.to(self.dtype), mask)
+        for depth in sorted(self.wanted):
+            deepest = depth > 0 and depth == max(self.wanted)
+            yield depth, (take(found[depth], positions) if deepest and positions is not None else found[depth]).float()
 
     def normalise(self, hidden: Hidden) -> Hidden:
         """See `Network.normalise`."""
         return self.backbone.normalise(hidden.to(self.dtype)).float()
 
 
-def prepare(backbone: Transformer | GenericNetwork, dtype: torch.dtype, depth: int) -> Network:
-    """A network made ready to run `depth` blocks with products in `dtype`."""
-    if isinstance(backbone, GenericNetwork):
-        return SlowNetwork(backbone, dtype, depth)
-    return FastNetwork(backbone, dtype, depth)
+def prepare(backbone: Transformer | GenericNetwork, dtype: torch.dtype, wanted: set[int]) -> Network:
+    """A network made ready to give the `wanted` layers, with products in `dtype`."""
+    if isinstance(backbone, Lstm):
+        return RecurrentNetwork(backbone, wanted)
+    return (SlowNetwork if isinstance(backbone, GenericNetwork) else FastNetwork)(backbone, dtype, wanted)  # pyright: ignore
