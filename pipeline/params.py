@@ -21,7 +21,7 @@ from pipeline.errors import PermafrostError
 
 T = TypeVar("T")
 
-SECTIONS = ("grid", "tasks", "backbones", "cache", "probe", "finetune")
+SECTIONS = ("grid", "tasks", "backbones", "cache", "probe", "finetune", "pretrain")
 STRICT = ConfigDict(extra="forbid", strict=True)
 """For each section's dataclass: unknown keys are refused and nothing is converted in silence."""
 

@@ -13,6 +13,7 @@ def main() -> None:
     """Check params.yaml as a whole: unknown keys, mistyped values, names in the grid that have no entry."""
     from pipeline.backbones.settings import backbone_settings
     from pipeline.extraction.settings import CacheSettings
+    from pipeline.finetune.pretrain import PretrainSettings
     from pipeline.finetune.settings import FinetuneSettings
     from pipeline.params import Params
     from pipeline.probes.settings import ProbeSettings
@@ -20,12 +21,14 @@ def main() -> None:
     from stages.grid import Grid
 
     params = Params(PARAMS)
-    for section, settings in (("cache", CacheSettings), ("probe", ProbeSettings), ("finetune", FinetuneSettings)):
-        params.section(section, settings)
+    params.section("cache", CacheSettings)
+    params.section("probe", ProbeSettings)
+    params.section("finetune", FinetuneSettings)
+    params.section("pretrain", PretrainSettings)
     grid = params.section("grid", Grid)
     for name in {*params.names("tasks"), *grid.tasks}:
         task_settings(params, name)
-    for name in {*params.names("backbones"), *grid.backbones}:
+    for name in {*params.names("backbones"), *grid.backbones, *grid.pretrain}:
         backbone_settings(params, name)
 
 

@@ -10,13 +10,7 @@ import click
 
 from stages.command import PARAMS, backbone_option, device_option, reports_errors, task_option, work_option
 
-
-@click.command()
-@task_option
-@backbone_option
-@device_option
-@work_option
-@click.option(
+checkpoint_option = click.option(
     "--checkpoint-every",
     type=click.IntRange(min=1),
     default=200,
@@ -25,17 +19,27 @@ from stages.command import PARAMS, backbone_option, device_option, reports_error
     show_envvar=True,
     help="Steps between two checkpoints: what a crash can cost.",
 )
+
+
+@click.command()
+@task_option
+@backbone_option
+@device_option
+@work_option
+@checkpoint_option
 @reports_errors
 def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: int) -> None:
-    """Write metrics/finetune/TASK-BACKBONE.json, its learning curve, and the trained parameters."""
+    """Write metrics/finetune/TASK-BACKBONE.json, its learning curve, the trained parameters, and what attends where."""
     from safetensors.torch import save_file
 
     from pipeline.backbones.load import find_backbone
     from pipeline.backbones.settings import backbone_settings
     from pipeline.costs.meters import EnergyMeter, measured
     from pipeline.device import pick_device
+    from pipeline.finetune.attention import draw_attention
     from pipeline.finetune.loop import Work, discard_work, finetune
     from pipeline.finetune.settings import FinetuneSettings
+    from pipeline.finetune.variants import in_words, recipe_of
     from pipeline.identity import write_json
     from pipeline.params import Params
     from pipeline.tasks.tokens import open_tokens
@@ -43,27 +47,32 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     params, energy = Params(PARAMS), EnergyMeter()
     key = f"{task}-{backbone}"
     settings = params.section("finetune", FinetuneSettings)
-    network = find_backbone(backbone_settings(params, backbone))
+    source = backbone_settings(params, backbone)
     unfinished = Work(work / "finetune", checkpoint_every)
     tokens = open_tokens(Path("data/tokens") / task)
-    result = finetune(tokens, network, settings, pick_device(device), key, unfinished)
+    recipe = recipe_of(settings, tokens.source["name"], source.source)
+    result = finetune(tokens, find_backbone(source), recipe, pick_device(device), key, unfinished)
     if os.environ.get("RANK", "0") != "0":
         return  # of several processes under torchrun the first one writes
 
     weights, curve = Path("data/finetuned") / f"{key}.safetensors", Path("metrics/curves") / f"{key}.csv"
-    for path in (weights, curve):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    pictures = Path("data/attention") / key
+    for folder in (weights.parent, curve.parent, pictures):
+        folder.mkdir(parents=True, exist_ok=True)
+    if result.attention is not None:
+        draw_attention(result.attention, key, pictures / "first-layer.png")
     save_file(result.parameters, weights)
     with curve.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, vars(result.curve[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(vars(point) for point in result.curve)
-    write_json(Path("metrics/finetune") / f"{key}.json", result.metrics)
+    write_json(Path("metrics/finetune") / f"{key}.json", {"recipe": in_words(settings), **result.metrics})
     seen = result.metrics["examples_seen"] * tokens.splits["train"].read_lengths().mean()
     measured(result.cost, energy, round(seen)).write(Path("data/cost"))
     discard_work(unfinished, key)
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
     click.echo(f"finetune {key}: test accuracy {result.metrics['test_accuracy']:.3f}; trained {groups}")
+    click.echo(f"recipe: variant {in_words(settings)}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, config=STRICT)
 class Grid:
-    """Names from `tasks` and `backbones`."""
+    """Names from `tasks` and `backbones`; `pretrain` names the backbones that are first trained on bit memory."""
 
     tasks: Names
     backbones: Names
+    pretrain: tuple[str, ...]

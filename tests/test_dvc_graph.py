@@ -8,18 +8,21 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.extraction.settings import CacheSettings
+from pipeline.finetune.pretrain import PretrainSettings
 from pipeline.finetune.settings import FinetuneSettings
 from pipeline.probes.settings import ProbeSettings
 from tests.imports import ROOT, code_dependencies
 
 STAGES = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
 CACHE = {f"cache.{field.name}" for field in dataclasses.fields(CacheSettings)}
+PRETRAIN = {f"pretrain.{field.name}" for field in dataclasses.fields(PretrainSettings)}
 BACKBONE = "backbones.${item.backbone}"
 READS = {
     "prepare": {"tasks.${item.task}"},
     "cache": {BACKBONE, *CACHE},
     "probe": {BACKBONE, *CACHE, *(f"probe.{field.name}" for field in dataclasses.fields(ProbeSettings))},
     "finetune": {BACKBONE, *(f"finetune.{field.name}" for field in dataclasses.fields(FinetuneSettings))},
+    "pretrain": {BACKBONE, "tasks.bit_memory", *PRETRAIN},
     "programs": set(),
     "compare": {"grid.tasks", "grid.backbones"},
 }

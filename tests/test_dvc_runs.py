@@ -61,6 +61,16 @@ def test_each_change_reruns_exactly_the_stages_it_can_change(project):
     assert repro(project) == ["compare", "probe@xor-tiny-random"]  # the run cache knows the other one's result
 
 
+def test_one_arm_alone_can_run_again_and_be_compared(project):
+    """finetune.lr is every arm's: the others stay stale until they are asked for."""
+    (project / "params.yaml").write_text(PARAMS)
+    repro(project)
+    change(project, "params.yaml", "lr: 0.001", "lr: 0.002")
+    assert repro(project, "--downstream", "finetune@xor-tiny") == ["compare", "finetune@xor-tiny"]
+    assert repro(project, "finetune@xor-tiny") == []
+    assert repro(project, "compare") == ["compare", "finetune@xor-tiny-random"]
+
+
 @pytest.mark.slow
 def test_two_clean_runs_give_the_same_bytes(project, tmp_path):
     (project / "params.yaml").write_text(PARAMS)

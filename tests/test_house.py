@@ -11,7 +11,7 @@ import pytest
 from tests.imports import ROOT, imported_by
 
 FILES = sorted(path for folder in ("pipeline", "stages") for path in (ROOT / folder).rglob("*.py"))
-LEAVES = {"errors", "identity", "params", "progress", "device", "allocator"}
+LEAVES = {"errors", "identity", "params", "progress", "device", "work", "allocator"}
 MAY_IMPORT = {
     "comparison": {"costs"},
     "extraction": {"tasks", "backbones", "looped", "features", "costs", "execution"},

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.backbones.settings import RandomSource, backbone_settings
 from pipeline.extraction.settings import CacheSettings
+from pipeline.finetune.pretrain import PretrainSettings
 from pipeline.finetune.settings import FinetuneSettings
 from pipeline.params import Params, ParamsError
 from pipeline.probes.settings import ProbeSettings
@@ -27,6 +28,7 @@ def test_the_projects_own_file_is_valid():
     own.section("cache", CacheSettings)
     own.section("probe", ProbeSettings)
     own.section("finetune", FinetuneSettings)
+    own.section("pretrain", PretrainSettings)
     for name in own.names("tasks"):
         task_settings(own, name)
     for name in own.names("backbones"):
@@ -44,12 +46,12 @@ def test_off_is_a_word_and_not_false(tmp_path):
 
 
 def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_key(tmp_path):
-    with pytest.raises(ParamsError, match=r"params.yaml:13: unknown key cache.layer; did you mean 'layers'\?"):
+    with pytest.raises(ParamsError, match=r"params.yaml:14: unknown key cache.layer; did you mean 'layers'\?"):
         params(tmp_path, "  layers: [final]", "  layer: [final]").section("cache", CacheSettings)
 
 
 def test_an_unknown_key_of_a_task_is_named_with_the_nearest_of_its_own_kind(tmp_path):
-    with pytest.raises(ParamsError, match=r"params.yaml:6: unknown key tasks.xor.bit; did you mean 'bits'\?"):
+    with pytest.raises(ParamsError, match=r"params.yaml:7: unknown key tasks.xor.bit; did you mean 'bits'\?"):
         task_settings(params(tmp_path, "bits: 3", "bit: 3"), "xor")
 
 
@@ -81,7 +83,7 @@ def test_an_unknown_name_is_named_with_the_nearest(tmp_path):
 
 
 def test_an_unknown_section_is_named(tmp_path):
-    with pytest.raises(ParamsError, match=r"params.yaml:22: unknown section 'prob'; did you mean 'probe'\?"):
+    with pytest.raises(ParamsError, match=r"params.yaml:23: unknown section 'prob'; did you mean 'probe'\?"):
         params(tmp_path, "probe:", "prob:")
 
 

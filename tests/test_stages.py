@@ -50,7 +50,7 @@ def test_unknown_names_are_refused_with_the_nearest(project):
 def test_a_mistyped_parameter_is_found_before_anything_runs(project):
     try:
         (project / "params.yaml").write_text(PARAMS.replace("penalties: [0.1, 0.01]", "penalties: [0.1, -1]"))
-        assert fails(stage(project, "check"), "params.yaml:24: probe.penalties.1", "greater than 0, found -1")
+        assert fails(stage(project, "check"), "params.yaml:25: probe.penalties.1", "greater than 0, found -1")
         (project / "params.yaml").write_text(PARAMS.replace("tasks: [xor]", "tasks: [xr]"))
         assert fails(stage(project, "check"), "tasks has no entry 'xr'")
     finally:

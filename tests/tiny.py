@@ -50,6 +50,7 @@ PARAMS = """
 grid:
   tasks: [xor]
   backbones: [tiny, tiny-random]
+  pretrain: []
 tasks:
   xor: {kind: bit_xor, seed: 0, bits: 3, split: unseen, validation: 0.2, test: 0.2}
 backbones:
@@ -83,20 +84,30 @@ probe:
   threads: 1
 finetune:
   trainable: [output, layernorm, input, positions]
-  final_norm: true
-  position_rows: used
   seed: 0
   steps: 6
   batch_size: 8
   evaluate_every: 3
+  examples: stored
   stop_at: null
   patience: null
-  lr: 0.001
   lr_sweep: null
-  clip: 1.0
-  adapter_gain: 1.41
-  input_dropout: 0.1
+  compute_dtype: bfloat16
+  threads: 1
+  variant: code
+  position_rows: used
+  final_norm: null
   frozen_dropout: true
+  lr: 0.001
+  clip: null
+  input_dropout: null
+  adapter_gain: null
+pretrain:
+  seed: 0
+  steps: 40
+  batch_size: 8
+  evaluate_every: 20
+  lr: 0.003
   compute_dtype: bfloat16
   threads: 1
 """

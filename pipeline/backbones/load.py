@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from torch import Tensor
 from pipeline.backbones.families import FAMILIES, embedding_of, family_of, spec_of, tensors_of
 from pipeline.backbones.generic import GenericNetwork, Outline, load_generic, outline_of
 from pipeline.backbones.init import draw_like, draw_weights
+from pipeline.backbones.lstm import draw_lstm, spec_of_lstm
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.settings import BackboneSettings, LoopedSource, PretrainedSource, RandomSource
 from pipeline.backbones.spec import Spec
 from pipeline.backbones.transformer import Transformer
@@ -26,7 +28,7 @@ TABLE_STREAM = 2**32
 class Backbone:
     """A backbone that was found but not yet read. `weights` identifies every number in it."""
 
-    settings: PretrainedSource | RandomSource
+    settings: PretrainedSource | RandomSource | LstmSource
     config: dict[str, Any]
     spec: Spec | Outline
     weights: dict[str, Any]
@@ -45,7 +47,7 @@ class Backbone:
         It cannot for weights that were drawn here, and for a family whose model takes no vectors as inputs.
         """
         family = family_of(self.config)
-        if isinstance(self.settings, RandomSource) or (family is not None and family.inside is None):
+        if isinstance(self.settings, RandomSource | LstmSource) or (family is not None and family.inside is None):
             return None
         return load_generic(self.folder, None if family is None else family.inside)
 
@@ -65,7 +67,8 @@ class Backbone:
 
     @property
     def folder(self) -> Path:
-        """Where config.json stands."""
+        """Where config.json stands; a drawn LSTM has none."""
+        assert not isinstance(self.settings, LstmSource)
         return locate(self.settings.like if isinstance(self.settings, RandomSource) else self.settings)
 
     def load(self) -> Transformer:
@@ -74,6 +77,8 @@ class Backbone:
         Raises:
             PermafrostError: the weights cannot be read or do not fit the architecture, or it is none of the families.
         """
+        if isinstance(self.settings, LstmSource):
+            return draw_lstm(self.settings)
         with torch.device("meta"):
             model = Transformer(self.architecture)
         if isinstance(self.settings, RandomSource):
@@ -96,6 +101,8 @@ class Backbone:
         Raises:
             PermafrostError: the architecture has none, or the weights cannot be read.
         """
+        if isinstance(self.settings, LstmSource):
+            raise PermafrostError("an LSTM has no tokenizer of its own: it cannot read this task's ids")
         if isinstance(self.settings, RandomSource):
             # A stream of its own, so that the network's weights do not depend on whether its table is wanted.
             generator = torch.Generator().manual_seed(self.settings.seed + TABLE_STREAM)
@@ -115,6 +122,8 @@ def find_backbone(settings: BackboneSettings) -> Backbone:
     """
     if isinstance(settings, LoopedSource):
         raise PermafrostError("the looped transformer has nothing to train", mend="cache and probe it instead")
+    if isinstance(settings, LstmSource):
+        return Backbone(settings, {}, spec_of_lstm(settings), {"drawn": asdict(settings)})
     source = settings.like if isinstance(settings, RandomSource) else settings
     folder = locate(source)
     config = read_config(folder)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.params import STRICT, Params
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -79,7 +80,7 @@ class LoopedSource:
 
 
 PretrainedSource = PackageSource | PathSource | HubSource
-BackboneSettings = PretrainedSource | RandomSource | LoopedSource
+BackboneSettings = PretrainedSource | RandomSource | LoopedSource | LstmSource
 
 
 def backbone_settings(params: Params, name: str) -> BackboneSettings:

@@ -52,6 +52,10 @@ class Attention(nn.Module):
         spec, tokens = self.spec, x.shape[1]
         if last == tokens:
             places, queries, rest = None, None, self.qkv(x)
+        elif not isinstance(self.qkv, nn.Linear):  # one with a low-rank update, which has no rows of its own
+            places = torch.arange(tokens - last, tokens, device=x.device)[None]
+            projected = self.qkv(x)
+            queries, rest = projected[:, -last:, : spec.query_width], projected[..., spec.query_width :]
         else:
             places = torch.arange(tokens - last, tokens, device=x.device)[None]
             bias = self.qkv.bias

@@ -33,7 +33,8 @@ class Row:
     the whole path of penalties. The `..._per_epoch` are what one more pass over the training examples costs once that
     is done, None for what has no epochs. On a probe's row, `break_even_epochs` is the number of FPT epochs that cost as
     much as filling the cache, `break_even_probes` the number of fine-tunes (each in place of a probe) that do, and
-    `amortised_seconds` what each of `SHARED_BY` probes on the same cache costs. `status` is the fit's.
+    `amortised_seconds` what each of `SHARED_BY` probes on the same cache costs. `status` is the fit's, `recipe` the
+    fine-tune's variant.
     """
 
     task: str
@@ -51,6 +52,7 @@ class Row:
     seconds_per_epoch: float | None
     device: str
     status: str = "fitted"
+    recipe: str = ""
     break_even_epochs: float | None = None
     break_even_probes: float | None = None
     amortised_seconds: float | None = None
@@ -139,7 +141,16 @@ def _pair(folder: Path, task: str, backbone: str) -> list[Row]:
             rows.append(Row(task, backbone, method, **_accuracy(metrics | common), **spent))
     if tuned["test_accuracy"] is not None:
         epochs = tuned["examples_seen"] / finetune.examples
-        rows.append(Row(task, backbone, "finetune", **_accuracy(tuned), **_finetune_cost(finetune, epochs)))
+        rows.append(
+            Row(
+                task,
+                backbone,
+                "finetune",
+                **_accuracy(tuned),
+                **_finetune_cost(finetune, epochs),
+                recipe=tuned["recipe"],
+            )
+        )
     return rows
 
 

@@ -34,6 +34,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "break-even, FPT epochs": lambda row: _optional(row.break_even_epochs, "{:.2f}"),
     "break-even, probes": lambda row: _optional(row.break_even_probes, "{:.2f}"),
     f"seconds each, {SHARED_BY} probes on the cache": lambda row: _optional(row.amortised_seconds, "{:,.2f}"),
+    "recipe": lambda row: row.recipe or "–",
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class TransformerSizes:
     """What decides the count: sizes of the network and its input, how many last tokens are read out, into how many
     scores each. Queries and keys of all heads are as wide as the network unless they say otherwise; a gated
-    feed-forward has three matrices.
+    feed-forward has three matrices. With `recurrent` the layers are LSTMs.
     """
 
     width: int
@@ -22,6 +22,7 @@ class TransformerSizes:
     query_width: int | None = None
     key_width: int | None = None
     gated: bool = False
+    recurrent: bool = False
 
 
 def adapter_flops(sizes: TransformerSizes) -> int:
@@ -36,6 +37,8 @@ def block_flops(sizes: TransformerSizes, last: int) -> int:
     the wanted ones. Norms, activations and softmax are left out: they are below 1 % of the count.
     """
     width, tokens, query_width = sizes.width, sizes.tokens, sizes.query_width or sizes.width
+    if sizes.recurrent:
+        return 2 * tokens * 8 * width**2  # four gates, each from the input and from the state
     keys_values = 2 * tokens * width * 2 * (sizes.key_width or width)
     queries_and_output = 2 * last * width * 2 * query_width
     attention = 2 * 2 * last * tokens * query_width
@@ -64,7 +67,8 @@ def finetune_step_flops(sizes: TransformerSizes, batch: int) -> int:
     Adapter and head also get gradients of their own weights.
     """
     width, tokens = sizes.query_width or sizes.width, sizes.tokens
-    attention = 2 * 2 * width * tokens * ((sizes.layers - 1) * tokens + sizes.readout) if sizes.layers else 0
+    pairs = tokens * ((sizes.layers - 1) * tokens + sizes.readout)
+    attention = 2 * 2 * width * pairs if sizes.layers and not sizes.recurrent else 0
     blocks = forward_flops(sizes) - adapter_flops(sizes)
     forward = adapter_flops(sizes) + blocks + head_flops(sizes)
     backward = adapter_flops(sizes) + blocks + 3 * attention // 2 + 2 * head_flops(sizes)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from pipeline.backbones.generic import generic_flops
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.spec import Spec
 from pipeline.costs.flops import TransformerSizes, forward_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
@@ -33,12 +34,13 @@ from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
 from pipeline.extraction.sources import AnyBackbone
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
-from pipeline.features.workspace import Workspace, work_key
+from pipeline.features.workspace import CODE, Workspace
 from pipeline.features.write import create_store
 from pipeline.identity import file_digests, write_manifest
 from pipeline.looped.backbone import LoopedBackbone
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
+from pipeline.work import work_key
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
     }
     fast = reason_for(where.device, dtype) if isinstance(plan.backbone.spec, Spec) else SLOW
     print(f"cache {destination.name}: {PLAIN if looped else fast}", flush=True)
-    with Workspace(where.work / "cache" / destination.name, work_key(plan.identity, made)) as workspace:
+    key = work_key({**plan.identity, **made}, CODE)
+    with Workspace(where.work / "cache" / destination.name, key) as workspace:
         if where.fresh:
             workspace.discard()
         if not workspace.store.exists():
@@ -207,4 +210,5 @@ def _example_flops(plan: Extraction) -> int:
     features = tokens.features if tokens.kind == "patches" else 0
     sizes = (spec.width, spec.layers, spec.inner_width, tokens.length, tokens.readout, features)
     scores = tokens.answers // tokens.readout * tokens.classes
-    return forward_flops(TransformerSizes(*sizes, scores, spec.query_width, spec.key_width, spec.gated))
+    widths = (spec.query_width, spec.key_width, spec.gated, isinstance(plan.backbone.settings, LstmSource))
+    return forward_flops(TransformerSizes(*sizes, scores, *widths))

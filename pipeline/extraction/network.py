@@ -1,4 +1,4 @@
-"""What the engine asks of a frozen network, and who answers: our own fast blocks, or transformers' code."""
+"""What the engine asks of a frozen network, and who answers: our fast blocks, loops, an LSTM, transformers' code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from pipeline.backbones.generic import GenericNetwork
+from pipeline.backbones.lstm import Lstm
 from pipeline.backbones.transformer import Block, Transformer
 from pipeline.extraction.frozen_attention import Batch, take
 from pipeline.extraction.frozen_block import FrozenBlock
@@ -64,6 +65,28 @@ class FastNetwork:
         return self.backbone.normalise(hidden)
 
 
+class RecurrentNetwork:
+    """An LSTM as it is, in float32."""
+
+    def __init__(self, backbone: Lstm, wanted: set[int]) -> None:
+        self.backbone, self.wanted = backbone, wanted
+
+    def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[tuple[int, Hidden]]:
+        """See `Network.states`. Padding is on the right, where no real token sees it."""
+        hidden = self.backbone.embed(x)
+        if 0 in self.wanted:
+            yield 0, hidden
+        deepest = max(self.wanted)
+        for depth, layer in enumerate(self.backbone.blocks[:deepest], start=1):
+            hidden = layer(hidden)
+            if depth in self.wanted:
+                yield depth, hidden if depth < deepest or positions is None else take(hidden, positions)
+
+    def normalise(self, hidden: Hidden) -> Hidden:
+        """See `Network.normalise`."""
+        return self.backbone.normalise(hidden)
+
+
 class SlowNetwork:
     """A model of transformers as its authors wrote it: every block runs, with nothing prepared."""
 
@@ -87,6 +110,8 @@ def prepare(backbone: Transformer | GenericNetwork | LoopedNetwork, dtype: torch
     """A network made ready to give the `wanted` layers, with products in `dtype`."""
     if isinstance(backbone, LoopedNetwork):
         return backbone.prepared(dtype, wanted)
+    if isinstance(backbone, Lstm):
+        return RecurrentNetwork(backbone, wanted)
     if isinstance(backbone, GenericNetwork):
         return SlowNetwork(backbone, dtype, wanted)
     return FastNetwork(backbone, dtype, wanted)

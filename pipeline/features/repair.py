@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pipeline.features.store import FeatureStore
 from pipeline.features.verify import broken_files, shard_of
-from pipeline.features.workspace import Workspace, work_key
+from pipeline.features.workspace import CODE, Workspace
 from pipeline.identity import MANIFEST
+from pipeline.work import work_key
 
 
 def salvage(store: FeatureStore, work: Path) -> list[int]:
@@ -18,13 +19,13 @@ def salvage(store: FeatureStore, work: Path) -> list[int]:
     work folder still holds.
 
     Raises:
-        WorkspaceBusy: another process is writing these features.
+        WorkBusy: another process is writing these features.
     """
     manifest = store.manifest
     made = {name: manifest[name] for name in ("versions", "device", "kernels")}
     shards = {shard_of(file): file for file in manifest["files"] if shard_of(file) is not None}
     broken = broken_files(store)
-    key = work_key(manifest["identity"], made)
+    key = work_key({**manifest["identity"], **made}, CODE)
     with Workspace(work / "cache" / store.path.name, key) as workspace:
         if not workspace.store.exists() and all(shard_of(file) is not None for file in broken):
             partial = workspace.folder / "store.partial"

@@ -1,8 +1,8 @@
-"""Unfinished work that survives a crash: kept outside DVC's outputs, which DVC deletes before a stage runs.
+"""The unfinished work of a feature store.
 
-A workspace belongs to one artifact and one way to make it: `<work>/<artifact>/<work key>/`. A shard is done when its
-marker `done/<shard>.json` exists and the shard's file still has the digest that the marker names. Markers are written
-after the shard. Publishing links the files into place, so that the work is there for a rerun and costs no disk twice.
+A shard is done when its marker `done/<shard>.json` exists and the shard's file still has the digest that the marker
+names. Markers are written after the shard. Publishing links the files into place, so that the work is there for a rerun
+and costs no disk twice.
 """
 
 from __future__ import annotations
@@ -11,74 +11,22 @@ import json
 import os
 import shutil
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from pipeline.errors import PermafrostError
-from pipeline.identity import file_sha256, identity_hash, write_json
+from pipeline.identity import file_sha256, write_json
+from pipeline.work import WorkFolder
 
 CODE = ("backbones", "extraction", "features")
 """Packages whose code decides the bytes of a shard."""
 
 
-def work_key(identity: dict[str, Any], made: dict[str, Any]) -> str:
-    """What unfinished work must share to be taken over: identity, versions and device, and the code that computes.
+class Workspace(WorkFolder):
+    """The work folder of one feature store; `store` is the store as far as it is made."""
 
-    The code is in the key and not in the manifest: a comment makes old work useless, but not a finished store.
-    """
-    pipeline = Path(__file__).resolve().parents[1]
-    code = {
-        f"{package}/{path.name}": file_sha256(path) for package in CODE for path in (pipeline / package).glob("*.py")
-    }
-    return identity_hash({**identity, **made, "code": code})
-
-
-class WorkspaceBusy(PermafrostError):
-    """Another process is writing the same artifact."""
-
-
-class Workspace:
-    """The work folder of one artifact, held by one process at a time.
-
-    Use as a context manager: it takes an exclusive lock, which the kernel releases however the process ends.
-    """
-
-    def __init__(self, root: Path, key: str) -> None:
-        """`root` is the artifact's folder for work; within it each `work_key` has a folder of its own."""
-        self.root = root
-        self.folder = root / key[:16]
-        self.store = self.folder / "store"
-        self._lock = FileLock(root / "lock", blocking=False)
-
-    def __enter__(self) -> Workspace:
-        """Lock and sweep away what a killed writer left.
-
-        Raises:
-            WorkspaceBusy: the lock is held.
-        """
-        self.root.mkdir(parents=True, exist_ok=True)
-        try:
-            self._lock.acquire()
-        except Timeout as error:
-            raise WorkspaceBusy(
-                f"another process is writing {self.root}",
-                mend="wait for it (a killed `dvc` leaves its child running: see `ps`), then run again",
-            ) from error
-        for partial in self.root.rglob("*.partial"):
-            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the lock; the work stays."""
-        self._lock.release()
-
-    def discard(self) -> None:
-        """Throw away this identity's work, finished or not."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    @property
+    def store(self) -> Path:
+        """The store as far as it is made."""
+        return self.folder / "store"
 
     def mark_done(self, shard: int, sha256: str, seconds: float) -> None:
         """Record that a shard is whole: the digest of its file, and the seconds that it took."""
@@ -111,12 +59,6 @@ class Workspace:
         shutil.copytree(self.store, partial, copy_function=_link_or_copy)
         shutil.rmtree(destination, ignore_errors=True)
         partial.rename(destination)
-
-    def prune(self) -> None:
-        """Remove this artifact's work for other identities."""
-        for folder in self.root.iterdir():
-            if folder.is_dir() and folder != self.folder:
-                shutil.rmtree(folder)
 
     def _marker(self, shard: int) -> Path:
         return self.folder / "done" / f"{shard}.json"

@@ -26,6 +26,10 @@ class Split:
     lengths: Integer[Tensor, " example"] | None = None
     augment: Augment | None = None
 
+    def batch(self, size: int, seed: int, number: int) -> Integer[np.ndarray, " row"]:
+        """The examples of one batch: epochs are seeded permutations, run together without a gap."""
+        return batch_rows(len(self.labels), size, seed, number)
+
     def pick(self, rows: Integer[np.ndarray, " row"], step: int) -> tuple[Tensor, Tensor | None, Tensor]:
         """Inputs, lengths and labels of `rows` in step `step`."""
         picked = torch.from_numpy(rows).to(self.labels.device)
@@ -49,14 +53,18 @@ def load_split(tokens: Tokens, name: str, seed: int, device: torch.device) -> Sp
     inputs = tokens.normalise(stored) if tokens.kind == "patches" else stored.astype(np.int32)
     labels = torch.from_numpy(arrays.read_labels().astype(np.int64)).to(device)
     lengths = None
-    # Where a task is read at its last position, pads are ordinary tokens, as in the official code.
-    if arrays.lengths is not None and tokens.choices.get("readout_at") != "last_position":
+    if arrays.lengths is not None and not reads_at_end(tokens):
         lengths = torch.from_numpy(arrays.read_lengths().astype(np.int64)).to(device)
     augment = None
     if tokens.augment is not None and name == "train" and tokens.image is not None:
         image = tokens.image
         augment = lambda rows, step: tokens.normalise(augmented_patches(stored[rows], image, seed, step, rows))  # noqa: E731
     return Split(torch.from_numpy(inputs).to(device), labels, lengths, augment)
+
+
+def reads_at_end(tokens: Tokens) -> bool:
+    """Whether a task is read at its last position, where pads are ordinary tokens, as in the official code."""
+    return tokens.choices.get("readout_at") == "last_position"
 
 
 def batch_rows(examples: int, batch_size: int, seed: int, batch: int) -> Integer[np.ndarray, " row"]:

@@ -1,66 +1,32 @@
-"""A run that was killed goes on: its state on disk, outside DVC's outputs, which DVC deletes before a stage runs.
+"""A run that was killed goes on from its state on disk.
 
-The folder belongs to one run by the hash of everything that decides its numbers. A checkpoint is written under another
-name, flushed, then renamed; the last two are kept, so that one is whole whenever the process dies.
+A checkpoint is written under another name, flushed, then renamed; the last two are kept, so that one is whole whenever
+the process dies.
 """
 
 from __future__ import annotations
 
 import io
-import shutil
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
-from pipeline.errors import PermafrostError
-from pipeline.identity import identity_hash, write_atomically
+from pipeline.identity import write_atomically
+from pipeline.work import WorkFolder
 
+CODE = ("backbones", "finetune", "tasks")
+"""Packages whose code decides the bits of a run."""
 KEPT = 2
 
 
-class RunBusy(PermafrostError):
-    """Another process is training the same run."""
+class Checkpoints(WorkFolder):
+    """The checkpoints of one run."""
 
-
-class Checkpoints:
-    """The checkpoints of one run, held by one process at a time. Use as a context manager."""
-
-    def __init__(self, root: Path, identity: dict[str, Any], every: int) -> None:
+    def __init__(self, root: Path, key: str, every: int) -> None:
         """`root` is the folder of one artifact; `every` is the number of steps from one checkpoint to the next."""
-        self.root, self.every = root, every
-        self.folder = root / identity_hash(identity)[:16]
-        self._lock = FileLock(root / "lock", blocking=False)
-
-    def __enter__(self) -> Checkpoints:
-        """Lock, and sweep away what a killed writer left and what belongs to other settings.
-
-        Raises:
-            RunBusy: the lock is held.
-        """
-        self.root.mkdir(parents=True, exist_ok=True)
-        try:
-            self._lock.acquire()
-        except Timeout as error:
-            raise RunBusy(
-                f"another process is training in {self.root}",
-                mend="wait for it (a killed `dvc` leaves its child running: see `ps`), then run again",
-            ) from error
-        for other in self.root.iterdir():
-            if other.is_dir() and other != self.folder:
-                shutil.rmtree(other)
-        self.folder.mkdir(exist_ok=True)
-        for partial in self.folder.glob("*.partial"):
-            partial.unlink()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the lock; the checkpoints stay."""
-        self._lock.release()
+        super().__init__(root, key)
+        self.every = every
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is written after `step`."""
@@ -69,6 +35,7 @@ class Checkpoints:
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write the state after `step`; tensors and plain values only."""
         buffer = io.BytesIO()
+        self.folder.mkdir(exist_ok=True)
         torch.save(state, buffer)
         write_atomically(self.folder / f"{step:09d}.pt", buffer.getvalue())
         for old in self._files()[:-KEPT]:
@@ -82,10 +49,6 @@ class Checkpoints:
             except (RuntimeError, EOFError, ValueError, OSError):
                 continue  # damaged on disk: the one before it will do
         return None
-
-    def discard(self) -> None:
-        """Throw the checkpoints away, once the run's results are written."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.pt"))

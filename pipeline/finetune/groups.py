@@ -8,9 +8,10 @@ from torch import nn
 
 from pipeline.errors import PermafrostError
 
-LAYERED = ("layernorm", "feedforward", "attention", "bias")
+LAYERED = ("layernorm", "feedforward", "attention", "recurrent", "bias", "lora(r)")
 GROUPS = ("output", "input", "positions", *LAYERED, "all")
-PATTERN = rf"^(?:{'|'.join(GROUPS)}|(?:{'|'.join(LAYERED)})\[(?:-?\d+|-?\d*:-?\d*)\])$"
+_LAYERED = "|".join(LAYERED).replace("(r)", r"\([1-9]\d*\)")
+PATTERN = rf"^(?:output|input|positions|all|(?:{_LAYERED})(?:\[(?:-?\d+|-?\d*:-?\d*)\])?)$"
 """A group, or a group with a layer or a range of layers counted as Python does: `attention[-1]`, `layernorm[8:]`."""
 
 
@@ -20,11 +21,15 @@ def group_of(name: str) -> str:
         return "input" if name.startswith("adapter.") else "output"
     if name in ("backbone.position", "backbone.relative.weight"):
         return "positions"
-    if "norm" in name:
-        return "layernorm"
-    if ".attention." in name:
-        return "attention"
-    return "feedforward" if ".up." in name or ".down." in name else "embedding"
+    parts = {
+        ".lora_": "lora",
+        "norm": "layernorm",
+        ".attention.": "attention",
+        ".lstm.": "recurrent",
+        ".up.": "feedforward",
+        ".down.": "feedforward",
+    }
+    return next((group for part, group in parts.items() if part in name), "embedding")
 
 
 def choose(names: list[str], trainable: tuple[str, ...], layers: int, final_norm: bool) -> set[str]:
@@ -37,10 +42,8 @@ def choose(names: list[str], trainable: tuple[str, ...], layers: int, final_norm
     for entry in trainable:
         if not re.match(PATTERN, entry):
             raise PermafrostError(f"finetune.trainable: {entry!r} is not a group; known: {', '.join(GROUPS)}")
-        group, _, place = entry.rstrip("]").partition("[")
-        wanted = _layers(place, layers) if place else None
-        if wanted is not None and not wanted:
-            raise PermafrostError(f"finetune.trainable: {entry!r} names no layer of the backbone's {layers}")
+        group = re.split(r"[\[(]", entry)[0]
+        wanted = layers_of(entry, layers) if "[" in entry else None
         chosen |= {name for name in names if _in_group(name, group) and (wanted is None or _layer(name) in wanted)}
     return chosen if final_norm else {name for name in chosen if not name.startswith("backbone.final_norm.")}
 
@@ -56,11 +59,23 @@ def _layer(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _layers(place: str, layers: int) -> set[int]:
+def layers_of(entry: str, layers: int) -> set[int]:
+    """The layers that an entry of `trainable` names: all of them without a range.
+
+    Raises:
+        PermafrostError: the backbone has none of them.
+    """
+    place = entry.rstrip("]").partition("[")[2]
     if ":" in place:
         start, stop = (int(part) if part else None for part in place.split(":"))
-        return set(range(layers)[start:stop])
-    return {int(place) % layers} if -layers <= int(place) < layers else set()
+        found = set(range(layers)[start:stop])
+    elif place:
+        found = {int(place) % layers} if -layers <= int(place) < layers else set()
+    else:
+        return set(range(layers))
+    if not found:
+        raise PermafrostError(f"finetune.trainable: {entry!r} names no layer of the backbone's {layers}")
+    return found
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -10,24 +10,30 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
+from jaxtyping import Float
 from torch import Tensor
 
 from pipeline.backbones.load import Backbone
+from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.costs.flops import TransformerSizes, finetune_step_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
+from pipeline.finetune.attention import first_attention
 from pipeline.finetune.batches import Split, load_split
-from pipeline.finetune.checkpoints import Checkpoints
+from pipeline.finetune.checkpoints import CODE, Checkpoints
+from pipeline.finetune.fresh import Stream, stream_of
 from pipeline.finetune.groups import count_by_group, trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape, shape_of
 from pipeline.finetune.training import CurvePoint, Training, best_point
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
+from pipeline.work import work_key
 
 SCHEMA = 1
 """Raised when the meaning of a checkpoint changes."""
@@ -43,18 +49,22 @@ class Work:
 
 @dataclass(frozen=True)
 class Finetuned:
-    """What a fine-tune gives: metrics and curve are reproducible, the cost is not."""
+    """What a fine-tune gives; all but the cost is reproducible.
+
+    `attention` is the first layer's, `(example, readout, token)`, of a task that is read at several tokens.
+    """
 
     metrics: dict[str, Any]
     curve: list[CurvePoint]
     parameters: dict[str, Tensor]
     cost: CostRecord
+    attention: Float[np.ndarray, "example readout token"] | None
 
 
 def finetune(
     tokens: Tokens,
     backbone: Backbone,
-    settings: FinetuneSettings,
+    settings: Recipe,
     device: torch.device,
     key: str,
     work: Work | None = None,
@@ -70,10 +80,6 @@ def finetune(
     """
     torch.set_num_threads(settings.threads)
     shape = shape_of(tokens)
-    if shape.length > backbone.spec.positions:
-        raise PermafrostError(
-            f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
-        )
     empty = [name for name, split in tokens.splits.items() if not len(split)]
     if empty:
         raise PermafrostError(
@@ -85,21 +91,34 @@ def finetune(
         cpu=device.type == "cpu", mixed_precision="bf16" if settings.compute_dtype == "bfloat16" else "no"
     )
     _check_processes(accelerator, settings)
-    splits = {name: load_split(tokens, name, settings.seed, accelerator.device) for name in tokens.splits}
+    splits = {name: load_split(tokens, name, settings.seed, accelerator.device) for name in ("validation", "test")}
+    if settings.examples == "fresh":
+        train = stream_of(tokens, accelerator.device)
+        shape = replace(shape, length=max(shape.length, train.length))
+    else:
+        train = load_split(tokens, "train", settings.seed, accelerator.device)
+    if shape.length > backbone.spec.positions:
+        raise PermafrostError(
+            f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
+        )
     best, sweep = None, {}
     for lr in settings.lr_sweep or (settings.lr,):
-        training = _prepare(accelerator, shape, backbone, splits, replace(settings, lr=lr))
-        checkpoints = nullcontext()
-        if work is not None and accelerator.num_processes == 1:
-            identity = _identity(tokens, backbone, training.settings, accelerator.device)
-            checkpoints = Checkpoints(work.folder / key / f"lr-{lr:g}", identity, work.every)
-        with checkpoints as held:
-            _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", held)
+        training = _prepare(accelerator, shape, backbone, (train, splits), replace(settings, lr=lr))
+        checkpoints, context = None, nullcontext()
+        if work is not None:
+            run = work_key(_identity(tokens, backbone, training), CODE)
+            checkpoints = Checkpoints(work.folder / key / f"lr-{lr:g}", run, work.every)
+            context = checkpoints if accelerator.is_main_process else context  # one writes, all read
+        with context:
+            accelerator.wait_for_everyone()
+            _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", checkpoints)
         sweep[f"{lr:g}"] = best_point(training.at.curve).validation_accuracy
         if best is None or _merit(training) > _merit(best):
             best = training
     assert best is not None
-    return _result(tokens, backbone, shape, best, sweep, key)
+    result = _result(tokens, backbone, shape, best, sweep, key)
+    accelerator.end_training()
+    return result
 
 
 def discard_work(work: Work, key: str) -> None:
@@ -112,7 +131,7 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _check_processes(accelerator: Accelerator, settings: FinetuneSettings) -> None:
+def _check_processes(accelerator: Accelerator, settings: Recipe) -> None:
     """Refuse to train alone where a launcher meant several, which accelerate would do silently."""
     wanted, found = world_size(), accelerator.num_processes
     if found != wanted:
@@ -125,8 +144,8 @@ def _prepare(
     accelerator: Accelerator,
     shape: Shape,
     backbone: Backbone,
-    splits: dict[str, Split],
-    settings: FinetuneSettings,
+    data: tuple[Split | Stream, dict[str, Split]],
+    settings: Recipe,
 ) -> Training:
     table = backbone.load_embedding() if shape.table else None
     model = FrozenPretrainedTransformer(shape, backbone.load(), settings, table)
@@ -134,7 +153,7 @@ def _prepare(
         print("finetune: this CPU has no packed bfloat16 products; training runs without them", file=sys.stderr)
     optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
     prepared, optimizer = accelerator.prepare(model, optimizer)
-    return Training(accelerator, prepared, optimizer, splits, settings)
+    return Training(accelerator, prepared, optimizer, *data, settings)
 
 
 def _train(training: Training, key: str, checkpoints: Checkpoints | None) -> None:
@@ -151,15 +170,16 @@ def _merit(training: Training) -> tuple[float, float]:
     return best.validation_accuracy, -best.validation_loss
 
 
-def _identity(tokens: Tokens, backbone: Backbone, settings: FinetuneSettings, device: torch.device) -> dict[str, Any]:
-    """Everything that decides the bits of a run."""
+def _identity(tokens: Tokens, backbone: Backbone, training: Training) -> dict[str, Any]:
+    """Everything but the code that decides the bits of a run."""
     return {
         "schema": SCHEMA,
         "tokens": tokens.digest,
         "weights": backbone.weights,
-        "settings": asdict(settings),
-        "torch": torch.__version__,
-        "device": device_kind(device),
+        "settings": asdict(training.settings),
+        "processes": training.accelerator.num_processes,
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "device": device_kind(training.accelerator.device),
     }
 
 
@@ -175,6 +195,7 @@ def _result(
         "best_step": best.step,
         "steps": at.step,
         "lr": settings.lr,
+        "processes": training.accelerator.num_processes,
         "examples_seen": at.step * settings.batch_size,
         "trained_parameters": sum(counts.values()),
         "trained_parameters_by_group": counts,
@@ -183,13 +204,16 @@ def _result(
     if settings.lr_sweep is not None:
         metrics["validation_accuracy_by_lr"] = sweep
     parameters = {name: parameter.detach().cpu().contiguous() for name, parameter in training.trained.items()}
-    return Finetuned(metrics, at.curve, parameters, _cost(tokens, backbone, shape, training, counts, key))
+    cost = _cost(tokens, backbone, shape, training, counts, key)
+    model = training.accelerator.unwrap_model(training.model)
+    attention = first_attention(model, training.splits["test"].inputs) if shape.readout > 1 else None
+    return Finetuned(metrics, at.curve, parameters, cost, attention)
 
 
 def _cost(
     tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, counts: dict[str, int], key: str
 ) -> CostRecord:
-    """The cost of the run that counts. Trained matrices cost one more product of their size in each step."""
+    """The cost of the run that counts. Trained matrices cost a product more of their size a step, added ones three."""
     spec, settings, at = backbone.architecture, training.settings, training.at
     features = shape.size if shape.kind == "patches" else 0
     sizes = TransformerSizes(
@@ -203,10 +227,11 @@ def _cost(
         spec.query_width,
         spec.key_width,
         spec.gated,
+        isinstance(backbone.settings, LstmSource),
     )
-    matrices = counts.get("attention", 0) + counts.get("feedforward", 0)
+    matrices = sum(counts.get(group, 0) for group in ("attention", "feedforward", "recurrent"))
     step_flops = finetune_step_flops(sizes, settings.batch_size)
-    step_flops += 2 * settings.batch_size * shape.length * matrices
+    step_flops += 2 * settings.batch_size * shape.length * (matrices + 3 * counts.get("lora", 0))
     examples = len(tokens.splits["train"])
     return CostRecord(
         stage="finetune",

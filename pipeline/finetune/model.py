@@ -15,19 +15,19 @@ from torch import Tensor, nn
 from pipeline.backbones.adapters import embedding_adapter, make_adapter
 from pipeline.backbones.dropout import dropout
 from pipeline.backbones.init import linear_head
+from pipeline.backbones.lstm import Lstm
 from pipeline.backbones.packed import pack_frozen
 from pipeline.backbones.transformer import Transformer
 from pipeline.finetune.groups import choose
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.lora import add_lora
+from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape
 
 
 class FrozenPretrainedTransformer(nn.Module):
     """Inputs to class scores at the readout tokens."""
 
-    def __init__(
-        self, shape: Shape, backbone: Transformer, settings: FinetuneSettings, table: Tensor | None = None
-    ) -> None:
+    def __init__(self, shape: Shape, backbone: Transformer, settings: Recipe, table: Tensor | None = None) -> None:
         """Put adapter and head, drawn from the seed, around `backbone`, and mark what trains.
 
         `table` is the backbone's own embedding, `(id, width)`, for a task in its ids.
@@ -45,6 +45,7 @@ class FrozenPretrainedTransformer(nn.Module):
         self.head = linear_head(width, shape.scores, settings.seed)
         self.input_dropout = settings.input_dropout if shape.kind == "patches" else 0.0
         self.frozen_dropout = settings.frozen_dropout
+        add_lora(backbone, settings.trainable, settings.seed)
         names = [name for name, _ in self.named_parameters()]
         chosen = choose(names, settings.trainable, backbone.spec.layers, settings.final_norm)
         for name, parameter in self.named_parameters():
@@ -83,7 +84,7 @@ def cast_frozen(model: FrozenPretrainedTransformer, device: torch.device) -> boo
 
     What trains keeps its float32. False where a CPU lacks these products: training is then slower.
     """
-    packed = device.type != "cpu" or pack_frozen(model.backbone.blocks)
+    packed = device.type != "cpu" or isinstance(model.backbone, Lstm) or pack_frozen(model.backbone.blocks)
     for module in model.modules():
         if isinstance(module, nn.Linear) and not module.weight.requires_grad:
             for parameter in module.parameters():

@@ -14,17 +14,18 @@ Group = Annotated[str, Field(pattern=PATTERN)]
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
+Clip = Rate | Literal["off"]
 
 
 @dataclass(frozen=True, config=STRICT)
-class FinetuneSettings:
-    """The recipe; defaults in params.yaml are the official code's (kzl/universal-computation, `run.py`).
+class Shared:
+    """What paper and official code do not do differently, or leave open.
 
-    `trainable`: what trains: output, layernorm, input, positions, feedforward, attention, bias (the backbone's: BitFit)
-    or all, the layered ones also for some layers, `layernorm[8:]`, `attention[-1]`. `final_norm`: whether the norm
-    behind the last block may train. `position_rows`: the rows that the task uses, or all of the table as in the
-    official code. `seed` decides adapter, head, order and dropout. `frozen_dropout`: the backbone's own dropout while
-    training, which the official run leaves on. `input_dropout` acts behind the adapter of patches.
+    `trainable`: what trains: output, layernorm, input, positions, feedforward, attention, recurrent (an LSTM's), bias
+    (the backbone's: BitFit), lora(r) (low-rank updates of attention) or all; those of layers also for some of them,
+    `layernorm[8:]`, `attention[-1]`. `seed` decides adapter, head, order and dropout.
+
+    `examples`: epochs over the stored train split, or the endless stream that a synthetic task's split begins.
 
     `stop_at`: training ends early when validation accuracy reaches this, checked every `evaluate_every` steps; null
     runs all `steps`. `patience`: it also ends after so many evaluations in a row without a better one; null never.
@@ -32,19 +33,46 @@ class FinetuneSettings:
     """
 
     trainable: Annotated[tuple[Group, ...], Field(min_length=1)]
-    final_norm: bool
-    position_rows: Literal["used", "all"]
     seed: int
     steps: Positive
     batch_size: Positive
     evaluate_every: Positive
+    examples: Literal["stored", "fresh"]
     stop_at: Annotated[float, Field(gt=0, le=1)] | None
     patience: Positive | None
-    lr: Rate
     lr_sweep: Annotated[tuple[Rate, ...], Field(min_length=1)] | None
-    clip: Annotated[float, Field(gt=0)]
-    adapter_gain: Annotated[float, Field(gt=0)]
-    input_dropout: Probability
-    frozen_dropout: bool
     compute_dtype: Literal["bfloat16", "float32"]
     threads: Positive
+
+
+@dataclass(frozen=True, config=STRICT)
+class Recipe(Shared):
+    """A whole recipe.
+
+    `position_rows`: the rows that the task uses train, or all of the table. `final_norm`: whether the norm behind the
+    last block may train. `frozen_dropout`: the backbone's own dropout while training. `clip`: the largest norm of the
+    gradient. `input_dropout` acts behind the adapter of patches, `adapter_gain` multiplies that adapter's orthogonal
+    matrix.
+    """
+
+    position_rows: Literal["used", "all"]
+    final_norm: bool
+    frozen_dropout: bool
+    lr: Rate
+    clip: Clip
+    input_dropout: Probability
+    adapter_gain: Rate
+
+
+@dataclass(frozen=True, config=STRICT)
+class FinetuneSettings(Shared):
+    """A recipe of which `variant` gives all that is null: `pipeline.finetune.variants` makes it whole."""
+
+    variant: Literal["paper", "code"]
+    position_rows: Literal["used", "all"] | None
+    final_norm: bool | None
+    frozen_dropout: bool | None
+    lr: Rate | None
+    clip: Clip | None
+    input_dropout: Probability | None
+    adapter_gain: Rate | None

@@ -14,10 +14,11 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from pipeline.errors import PermafrostError
-from pipeline.finetune.batches import Split, batch_rows, dropout_seed
+from pipeline.finetune.batches import Split, dropout_seed
 from pipeline.finetune.checkpoints import Checkpoints
+from pipeline.finetune.fresh import Stream
 from pipeline.finetune.groups import trained
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.settings import Recipe
 from pipeline.tasks.scoring import accuracy
 
 EVALUATION_BATCH = 256
@@ -58,18 +59,19 @@ class Standing:
 
 
 class Training:
-    """One run: model, optimizer and where they stand."""
+    """One run: model, optimizer and where they stand; `splits` are those that it is scored on."""
 
     def __init__(
         self,
         accelerator: Accelerator,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
+        train: Split | Stream,
         splits: dict[str, Split],
-        settings: FinetuneSettings,
+        settings: Recipe,
     ) -> None:
         self.accelerator, self.model, self.optimizer = accelerator, model, optimizer
-        self.splits, self.settings, self.at = splits, settings, Standing()
+        self.train, self.splits, self.settings, self.at = train, splits, settings, Standing()
         self.trained = trained(accelerator.unwrap_model(model))
 
     def run(self, key: str, checkpoints: Checkpoints | None) -> Iterator[CurvePoint]:
@@ -95,14 +97,15 @@ class Training:
     def _step(self, key: str) -> None:
         """One step; nothing is updated from a loss or gradient that is no number."""
         start, settings, accelerator = time.perf_counter(), self.settings, self.accelerator
-        step, train = self.at.step + 1, self.splits["train"]
-        rows = batch_rows(len(train.labels), settings.batch_size, settings.seed, step - 1)
+        step, train = self.at.step + 1, self.train
+        rows = train.batch(settings.batch_size, settings.seed, step - 1)
         own = rows[accelerator.process_index :: accelerator.num_processes]
         torch.manual_seed(dropout_seed(settings.seed, step, accelerator.process_index))
         inputs, lengths, labels = train.pick(own, step)
         loss = F.cross_entropy(self.model(inputs, lengths).flatten(0, 1), labels.flatten())
         accelerator.backward(loss)
-        norm = accelerator.clip_grad_norm_(self.trained.values(), settings.clip)
+        most = float("inf") if settings.clip == "off" else settings.clip
+        norm = accelerator.clip_grad_norm_(self.trained.values(), most)
         value = float(accelerator.reduce(loss.detach(), "mean"))  # pyright: ignore[reportArgumentType]
         if not np.isfinite(value) or not np.isfinite(float(norm if norm is not None else 0.0)):
             what = f"the loss is {value}, the gradient's norm {float(norm or 0.0)}"
@@ -140,6 +143,8 @@ class Training:
         return (0.0 if score is None else score), float(loss)
 
     def _save(self, checkpoints: Checkpoints) -> None:
+        if not self.accelerator.is_main_process:
+            return
         at = {**vars(self.at), "curve": [asdict(point) for point in self.at.curve]}
         weights = {name: parameter.detach() for name, parameter in self.trained.items()}
         checkpoints.save(self.at.step, {"at": at, "weights": weights, "optimizer": self.optimizer.state_dict()})

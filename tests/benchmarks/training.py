@@ -28,7 +28,7 @@ from pipeline.backbones.transformer import Transformer
 from pipeline.costs.record import peak_memory_bytes
 from pipeline.finetune.groups import trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape
 from tests.benchmarks.rows import finish, row
 
@@ -39,9 +39,9 @@ LARGE = replace(BASE, width=1280, layers=36, heads=20, inner_width=5120)
 GIB = 2**30
 
 
-def recipe(dropout: bool, dtype: str) -> FinetuneSettings:
+def recipe(dropout: bool, dtype: str) -> Recipe:
     """The official recipe in our settings."""
-    return FinetuneSettings(
+    return Recipe(
         trainable=("output", "layernorm", "input", "positions"),
         final_norm=True,
         position_rows="used",
@@ -49,6 +49,7 @@ def recipe(dropout: bool, dtype: str) -> FinetuneSettings:
         steps=1,
         batch_size=BATCH,
         evaluate_every=1,
+        examples="stored",
         stop_at=None,
         patience=None,
         lr=1e-3,

@@ -35,7 +35,12 @@ def write_results(folder: Path) -> Path:
         },
     }
     write_json(folder / f"metrics/probe/{key}.json", probe)
-    tuned = {"test_accuracy": 0.94, "trained_parameters": 34, "examples_seen": 1000}
+    tuned = {
+        "test_accuracy": 0.94,
+        "trained_parameters": 34,
+        "examples_seen": 1000,
+        "recipe": "code, position_rows used",
+    }
     write_json(folder / f"metrics/finetune/{key}.json", {**tuned, "test_answers": 50, "floors": FLOORS})
     task = {"choices": {"split": "same"}, "examples": {"train": 100, "validation": 9, "test": 50}, "floors": FLOORS}
     counts = {"truncated": 0, "bad_rows": 3, "dropped_as_too_long": {"train": 2, "test": 0}}

@@ -16,10 +16,10 @@ from pipeline.extraction.engine import Where, extract, plan_extraction
 from pipeline.extraction.fidelity import FidelityError
 from pipeline.extraction.forward import Reader
 from pipeline.features import open_features
-from pipeline.features.workspace import WorkspaceBusy
 from pipeline.identity import file_digests
 from pipeline.tasks.task import Split
 from pipeline.tasks.tokens import open_tokens
+from pipeline.work import WorkBusy
 from tests.tiny import backbone, cache_settings, write_task
 
 CPU = torch.device("cpu")
@@ -132,7 +132,7 @@ def test_other_settings_are_other_work_and_old_work_is_pruned(run, tmp_path):
 def test_a_second_writer_is_refused(run, tmp_path):
     root = tmp_path / "work" / "cache" / "xor-tiny"
     root.mkdir(parents=True)
-    with FileLock(root / "lock"), pytest.raises(WorkspaceBusy, match=r"another process is writing"):
+    with FileLock(root / "lock"), pytest.raises(WorkBusy, match=r"another process is at work"):
         run()
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from pipeline.finetune.settings import FinetuneSettings
+from pipeline.finetune.settings import Recipe
 
 CPU = torch.device("cpu")
 
 
-def settings(**changes: Any) -> FinetuneSettings:
+def settings(**changes: Any) -> Recipe:
     recipe: dict[str, Any] = {
         "trainable": ("output", "layernorm", "input", "positions"),
         "final_norm": True,
@@ -20,6 +20,7 @@ def settings(**changes: Any) -> FinetuneSettings:
         "steps": 12,
         "batch_size": 8,
         "evaluate_every": 4,
+        "examples": "stored",
         "stop_at": None,
         "patience": None,
         "lr": 1e-3,
@@ -31,4 +32,4 @@ def settings(**changes: Any) -> FinetuneSettings:
         "compute_dtype": "float32",
         "threads": 1,
     }
-    return FinetuneSettings(**(recipe | changes))
+    return Recipe(**(recipe | changes))

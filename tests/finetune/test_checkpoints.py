@@ -9,10 +9,11 @@ import time
 import pytest
 import torch
 
-from pipeline.finetune.checkpoints import Checkpoints, RunBusy
+from pipeline.finetune.checkpoints import Checkpoints
 from pipeline.finetune.loop import Work, discard_work, finetune
 from pipeline.finetune.training import NotFinite, Training
 from pipeline.tasks.tokens import open_tokens
+from pipeline.work import WorkBusy
 from tests.finetune.recipe import CPU, settings
 from tests.imports import ROOT
 from tests.tiny import backbone, environment
@@ -24,6 +25,7 @@ from pathlib import Path
 from pipeline.finetune.loop import Work, finetune
 from pipeline.finetune.training import Training
 from pipeline.tasks.tokens import open_tokens
+from pipeline.work import WorkBusy, work_key
 from tests.finetune.recipe import CPU, settings
 from tests.tiny import backbone
 step = Training._step
@@ -63,7 +65,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tiny_tokens, tiny_bert, tmp_path,
 
 @pytest.fixture
 def checkpoints(tmp_path):
-    with Checkpoints(tmp_path, {"run": 1}, every=2) as held:
+    with Checkpoints(tmp_path, "run 1", every=2) as held:
         yield held
 
 
@@ -81,13 +83,14 @@ def test_the_last_two_are_kept_and_the_newest_whole_one_is_read(checkpoints):
 def test_other_settings_start_anew(checkpoints, tmp_path):
     checkpoints.save(2, {"step": 2})
     checkpoints.__exit__(None, None, None)
-    with Checkpoints(tmp_path, {"run": 2}, every=2) as other:
+    with Checkpoints(tmp_path, "run 2", every=2) as other:
         assert other.load() is None
-        assert files(tmp_path) == []
+    with Checkpoints(tmp_path, "run 1", every=2) as again:
+        assert again.load() == {"step": 2}
 
 
 def test_a_second_process_is_refused(checkpoints, tmp_path):
-    with pytest.raises(RunBusy, match="another process is training"), Checkpoints(tmp_path, {"run": 1}, every=2):
+    with pytest.raises(WorkBusy, match="another process is at work"), Checkpoints(tmp_path, "run 1", every=2):
         pass
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -17,7 +20,7 @@ from pipeline.tasks.tokens import open_tokens
 from pipeline.tasks.writing import write_tokens
 from tests.finetune.recipe import CPU, settings
 from tests.imports import ROOT
-from tests.tiny import backbone, run
+from tests.tiny import PARAMS, backbone, environment, run, write_project
 
 
 def test_the_learning_rate_that_is_best_on_validation_counts(tokens, tiny_bert, tmp_path):
@@ -93,6 +96,48 @@ def test_two_processes_train_as_one_does(tiny_tokens, tiny_bert, tmp_path):
     assert curves[0] == curves[1]
     for point, wanted in zip(curves[0], alone.curve, strict=True):
         assert point == pytest.approx(vars(wanted), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_torchrun_trains_the_stage_on_two_processes_and_one_of_them_writes(tmp_path):
+    folder = write_project(tmp_path / "project", PARAMS.replace("frozen_dropout: true", "frozen_dropout: false"))
+    run(folder, sys.executable, "-m", "stages.prepare", "--task", "xor")
+    pair = ["--task", "xor", "--backbone", "tiny"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = run(folder, *torchrun, "-m", "stages.finetune", *pair, OMP_NUM_THREADS="1", PERMAFROST_DEVICE="cpu")
+    assert done.stdout.count("test accuracy") == 1
+    assert "destroy_process_group" not in done.stderr
+    two = json.loads((folder / "metrics/finetune/xor-tiny.json").read_text())
+    assert two["processes"] == 2
+    run(folder, sys.executable, "-m", "stages.finetune", *pair)
+    one = json.loads((folder / "metrics/finetune/xor-tiny.json").read_text())
+    assert one["processes"] == 1
+    assert one["trained_parameters"] == two["trained_parameters"]
+    assert one["examples_seen"] == two["examples_seen"]
+
+
+@pytest.mark.slow
+def test_two_processes_that_were_killed_go_on_to_the_same_bytes(tmp_path):
+    folder = write_project(tmp_path / "project", PARAMS.replace("steps: 6", "steps: 30"))
+    run(folder, sys.executable, "-m", "stages.prepare", "--task", "xor")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, "-m", "stages.finetune", "--task", "xor", "--backbone", "tiny", "--checkpoint-every", "2"]
+    alike = {"OMP_NUM_THREADS": "1", "PERMAFROST_DEVICE": "cpu"}
+    run(folder, *command, **alike)
+    weights = folder / "data/finetuned/xor-tiny.safetensors"
+    wanted = weights.read_bytes()
+    weights.unlink()
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(**alike), stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stderr
+        for line in process.stderr:
+            if "9/30" in line:
+                break
+        os.killpg(process.pid, signal.SIGKILL)
+    assert list((folder / ".permafrost/finetune").rglob("*.pt")), "it was killed before its end"
+    run(folder, *command, **alike)
+    assert weights.read_bytes() == wanted
 
 
 def test_a_launch_of_two_that_became_one_is_refused(tokens, tiny_bert, monkeypatch):

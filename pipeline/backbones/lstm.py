@@ -1,0 +1,96 @@
+"""An LSTM in a transformer's place: the baseline of arXiv 2103.05247, tables 1 and 3 to 5.
+
+Deviations from the official code: the state starts at zero, there it is drawn anew in every forward pass, evaluation
+included, so that its scores are stochastic; norms start at 1 and 0, there at U(±1/√width); where there are positions
+they are drawn N(0, 0.02), as GPT-2's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from pipeline.backbones.lstm_settings import LstmSource
+from pipeline.backbones.places import Geometry
+from pipeline.backbones.spec import Spec
+from pipeline.backbones.transformer import PLAIN, Transformer
+
+POSITION_STD = 0.02
+
+
+class LstmLayer(nn.Module):
+    """One layer over all tokens, in float32, with what may stand around it."""
+
+    def __init__(self, width: int, residual: bool, layernorm: bool) -> None:
+        super().__init__()
+        self.residual = residual
+        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.norm = nn.LayerNorm(width) if layernorm else None
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token width"],
+        last: int | None = None,
+        mask: Bool[Tensor, "batch token"] | None = None,
+        geometry: Geometry = PLAIN,
+    ) -> Float[Tensor, "batch last width"]:
+        """The output at the last `last` tokens (default: all). Padding is on the right, where no real token sees it."""
+        with torch.autocast(x.device.type, enabled=False):
+            hidden = self.lstm(x.float())[0]
+        hidden = x + hidden if self.residual else hidden
+        hidden = hidden if self.norm is None else self.norm(hidden)
+        return hidden if last is None else hidden[:, -last:]
+
+
+class Lstm(Transformer):
+    """Layers of LSTM under the interface of a transformer: layer i is what leaves layer i, `final` is the last."""
+
+    def __init__(self, source: LstmSource) -> None:
+        super().__init__(replace(spec_of_lstm(source), layers=0))
+        self.spec = spec_of_lstm(source)
+        self.blocks = nn.ModuleList(
+            LstmLayer(source.width, source.residual, source.layernorm) for _ in range(source.layers)
+        )
+        self.final_norm = None
+        if not source.positions:
+            self.position = None
+
+    def embed(self, x: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:
+        """Positions, where there are any, added to the input vectors."""
+        return x if self.position is None else x + self.position[: x.shape[1]]
+
+
+def spec_of_lstm(source: LstmSource) -> Spec:
+    """The sizes of an LSTM; what only a transformer has is nothing."""
+    return Spec(
+        width=source.width,
+        layers=source.layers,
+        heads=1,
+        inner_width=0,
+        positions=source.tokens,
+        norm_eps=1e-5,
+        activation="gelu",
+        prenorm=True,
+        causal=True,
+        token_types=False,
+        embedding_dropout=0.0,
+        attention_dropout=0.0,
+        residual_dropout=0.0,
+    )
+
+
+@torch.no_grad()
+def draw_lstm(source: LstmSource) -> Lstm:
+    """PyTorch's own law for `nn.LSTM`, U(±1/√width) for weights and biases, in the order of the names."""
+    model, generator = Lstm(source), torch.Generator().manual_seed(source.seed)
+    for name, parameter in sorted(model.named_parameters()):
+        if ".lstm." in name:
+            bound = 1 / math.sqrt(source.width)
+            parameter.uniform_(-bound, bound, generator=generator)
+        elif name == "position":
+            parameter.normal_(0.0, POSITION_STD, generator=generator)
+    return model.eval().requires_grad_(False)
