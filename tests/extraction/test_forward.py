@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
+from pipeline.extraction import frozen_attention, products
 from pipeline.extraction.forward import Reader, layer_names
-from pipeline.extraction.products import PACKED, kernels_for, linear
+from pipeline.extraction.products import PACKED, PLAIN, kernels_for, linear
 from tests.architectures import CONFIGS
 from tests.tiny import BERT, GPT2, random_transformer
 
@@ -55,16 +56,21 @@ def test_every_readout_of_every_layer_is_that_of_each_row_alone(config):
                 assert (found[row] - wanted).norm() / wanted.norm() <= 1e-5, (readout, names, row)
 
 
-@pytest.mark.skipif(not HAS_BF16, reason="this CPU has no bfloat16 instructions")
 @FAMILIES
 @pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("kernels", [PACKED, PLAIN])
 @torch.no_grad()
-def test_packed_products_stay_within_the_tolerance_of_float32_in_every_layer(config, ragged):
+def test_half_precision_stays_within_the_tolerance_of_float32_in_every_layer(config, ragged, kernels, monkeypatch):
+    """With PLAIN this is the path of a GPU, on a CPU."""
+    if kernels == PACKED and not HAS_BF16:
+        pytest.skip("this CPU has no bfloat16 instructions")
     exact = random_transformer(config, std=0.1)
     adapter, inputs = nn.Linear(4, 32), torch.randn(8, 9, 4)
     names = ("0", "1", "2", "final")
     lengths = torch.tensor([9, 9, 8, 7, 5, 4, 3, 1]) if ragged else torch.full((8,), 9)
     wanted = Reader(adapter, exact, names, "task").read(inputs, lengths, 3)
+    monkeypatch.setattr(products, "kernels_for", lambda device, dtype: kernels)
+    monkeypatch.setattr(frozen_attention, "kernels_for", lambda device, dtype: kernels)
     found = Reader(adapter, exact, names, "task", torch.bfloat16).read(inputs, lengths, 3)
     for layer in range(len(names)):
         error = (found[:, :, layer] - wanted[:, :, layer]).norm() / wanted[:, :, layer].norm()
