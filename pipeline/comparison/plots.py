@@ -112,7 +112,7 @@ def time_per_stage(costs: Stages) -> Figure:
             bars = axes.barh(
                 at, values, 0.24, color=COLOURS[number], hatch=hatches[number], edgecolor="white", label=stage
             )
-            axes.bar_label(bars, fmt="{:.2g} s", padding=3, fontsize=8)
+            axes.bar_label(bars, fmt=lambda x: f"{x:.0f} s" if x >= 10 else f"{x:.2g} s", padding=3, fontsize=8)
         axes.set(
             xscale="log", xlabel="seconds", yticks=range(len(costs)), yticklabels=[", ".join(pair) for pair in costs]
         )
