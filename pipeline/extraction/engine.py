@@ -16,10 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.backbones.generic import generic_flops
-from pipeline.backbones.lstm_settings import LstmSource
-from pipeline.backbones.spec import Spec
-from pipeline.costs.flops import TransformerSizes, forward_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
@@ -27,11 +23,10 @@ from pipeline.execution.cluster import Tls
 from pipeline.execution.run import run
 from pipeline.extraction.fidelity import check_fidelity
 from pipeline.extraction.forward import layer_names
-from pipeline.extraction.products import PLAIN, SLOW, kernels_for, reason_for
 from pipeline.extraction.readout import kept_vectors
 from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
-from pipeline.extraction.sources import AnyBackbone
+from pipeline.extraction.sources import AnyBackbone, example_flops, kernels_of
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
 from pipeline.features.workspace import CODE, Workspace
@@ -110,14 +105,13 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         OSError: the disk is full; finished shards are kept.
     """
     dtype = getattr(torch, plan.settings.compute_dtype)
-    looped = isinstance(plan.backbone, LoopedBackbone)
+    kernels, reason = kernels_of(plan.backbone, where.device, dtype)
     made = {
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "device": device_kind(where.device),
-        "kernels": PLAIN if looped else kernels_for(where.device, dtype),
+        "kernels": kernels,
     }
-    fast = reason_for(where.device, dtype) if isinstance(plan.backbone.spec, Spec) else SLOW
-    print(f"cache {destination.name}: {PLAIN if looped else fast}", flush=True)
+    print(f"cache {destination.name}: {reason}", flush=True)
     key = work_key({**plan.identity, **made}, CODE)
     with Workspace(where.work / "cache" / destination.name, key) as workspace:
         if where.fresh:
@@ -194,21 +188,8 @@ def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> C
         stage="cache",
         key=key,
         seconds=seconds,
-        flops=plan.layout.rows * _example_flops(plan),
+        flops=plan.layout.rows * example_flops(plan.backbone, plan.tokens),
         peak_bytes=peak_memory_bytes(),
         device=device_kind(device),
         examples=sum(len(split) for split in plan.tokens.splits.values()),
     )
-
-
-def _example_flops(plan: Extraction) -> int:
-    spec, tokens = plan.backbone.spec, plan.tokens
-    if isinstance(plan.backbone, LoopedBackbone):
-        return plan.backbone.spec.flops()
-    if not isinstance(spec, Spec):
-        return generic_flops(plan.backbone.folder, tokens.length, spec.width)
-    features = tokens.features if tokens.kind == "patches" else 0
-    sizes = (spec.width, spec.layers, spec.inner_width, tokens.length, tokens.readout, features)
-    scores = tokens.answers // tokens.readout * tokens.classes
-    widths = (spec.query_width, spec.key_width, spec.gated, isinstance(plan.backbone.settings, LstmSource))
-    return forward_flops(TransformerSizes(*sizes, scores, *widths))
