@@ -22,9 +22,17 @@ from pipeline.backbones.spec import Activation, Spec
 PLAIN = Geometry()
 
 
+class RmsNorm(nn.RMSNorm):
+    """The root-mean-square norm (arXiv 1910.07467) in float32; autocast sees to that for LayerNorm alone."""
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """x over its root mean square, times the weight."""
+        return super().forward(x.float())
+
+
 def make_norm(spec: Spec) -> nn.Module:
-    """LayerNorm, or the root-mean-square norm without mean and bias (arXiv 1910.07467)."""
-    return (nn.RMSNorm if spec.rms_norm else nn.LayerNorm)(spec.width, eps=spec.norm_eps)
+    """LayerNorm, or the norm without mean and bias."""
+    return (RmsNorm if spec.rms_norm else nn.LayerNorm)(spec.width, eps=spec.norm_eps)
 
 
 def by_heads(x: Float[Tensor, "batch token joined"], heads: int) -> Float[Tensor, "batch head token width"]:
