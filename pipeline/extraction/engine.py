@@ -127,6 +127,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         job = _job(plan, workspace, where)
         seconds = _compute_missing(job, workspace, where, destination.name)
         fidelity = check_fidelity(job, plan.inputs, workspace.store)
+        workspace.sweep()
         _write_manifest(plan, workspace, fidelity=fidelity, **made)
         workspace.publish(destination)
         workspace.prune()

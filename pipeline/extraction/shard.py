@@ -97,6 +97,7 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
 
     Raises:
         ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
+        PermafrostError: the device has no memory for a batch.
     """
     start = time.perf_counter()
     torch.set_num_threads(job.settings.threads)
@@ -107,7 +108,10 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
     stored = inputs.read(rows)
     values = np.zeros((len(rows), *job.layout.shape[1:]), np.float32)
     for picked in batches(lengths, job.settings.batch_tokens):
-        states = read_rows(reader, inputs, stored[picked], lengths[picked])
+        try:
+            states = read_rows(reader, inputs, stored[picked], lengths[picked])
+        except torch.OutOfMemoryError as error:
+            raise _too_large(job, len(picked), int(lengths[picked].max())) from error
         for bad in np.flatnonzero(~np.isfinite(states).all(axis=(1, 2, 3))):
             one = picked[bad : bad + 1]
             exact = exact_reader(job.tokens, job.backbone, job.settings, job.device)
@@ -116,6 +120,17 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
         values[picked, : states.shape[1]] = states
     write_shard(job.store, job.layout, shard, values)
     return ShardDone(file_sha256(job.store / job.layout.file_of(shard)), time.perf_counter() - start)
+
+
+def _too_large(job: ShardJob, rows: int, tokens: int) -> PermafrostError:
+    """Batches are never halved in silence: who shares a batch changes low bits, and so the stored bytes."""
+    budget = job.settings.batch_tokens
+    mend = f"cache.batch_tokens: {budget // 2} (it changes low bits, so every shard is computed anew)"
+    if rows == 1:
+        mend = "one input alone is too long: shorten the task's inputs, or use a device with more memory"
+    return PermafrostError(
+        f"{job.device} has no memory for a batch of {rows} × {tokens} tokens (cache.batch_tokens: {budget})", mend=mend
+    )
 
 
 def read_rows(
