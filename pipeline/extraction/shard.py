@@ -55,7 +55,7 @@ class Inputs:
         self.first, self.rows = distinct_rows(hashes)
         self._starts = np.cumsum([0, *(len(part) for part in hashes.values())])
         lengths = np.concatenate([split.read_lengths() for split in tokens.splits.values()])
-        self.lengths: Int32[np.ndarray, " row"] = lengths[self.first].astype(np.int32)
+        self.lengths: Int32[np.ndarray, " row"] = lengths[self.first].astype(np.int32, copy=False)
 
     def read(self, rows: Int64[np.ndarray, " picked"]) -> Num[np.ndarray, "picked token *feature"]:
         """Some rows, as they are stored."""
@@ -149,8 +149,8 @@ def read_rows(
 @lru_cache(maxsize=1)
 def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> tuple[Inputs, Reader]:
     """Inputs and network of one extraction, made once a process."""
+    inputs = Inputs(open_tokens(tokens))  # first: what finding equal inputs takes goes back to the system
     keep_freed_memory()
-    inputs = Inputs(open_tokens(tokens))
     return inputs, make_reader(inputs.tokens, find_source(backbone), settings, device, settings.compute_dtype)
 
 

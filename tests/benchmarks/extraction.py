@@ -160,10 +160,11 @@ def stage_rows(folder: Path, device: str, seconds: float) -> list[dict[str, Any]
 
 def memory_child(tokens: str, network: str, out: str, device: str) -> None:
     """In a process of its own: extract, and print the peak memory before and after in bytes."""
-    torch.set_num_threads(2)
     before = peak_memory_bytes()
     backbone = find_backbone(PathSource(source="path", path=network))
-    plan = plan_extraction(open_tokens(Path(tokens)), backbone, settings(), {"task": "short", "backbone": "tiny"})
+    plan = plan_extraction(
+        open_tokens(Path(tokens)), backbone, settings(threads=1), {"task": "short", "backbone": "tiny"}
+    )
     extract(plan, Path(out) / "features", Where(torch.device(device), Path(out) / "work"))
     print(before, peak_memory_bytes())
 
