@@ -30,7 +30,7 @@ from pipeline.extraction.forward import layer_names
 from pipeline.extraction.products import PLAIN, SLOW, kernels_for, reason_for
 from pipeline.extraction.readout import kept_vectors
 from pipeline.extraction.settings import CacheSettings
-from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
+from pipeline.extraction.shard import Inputs, ShardJob, compute_shard, find_inputs
 from pipeline.extraction.sources import AnyBackbone
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
@@ -90,7 +90,7 @@ def plan_extraction(
             mend="make the task's inputs shorter or choose another backbone",
         )
     layers = layer_names(settings.layers, backbone.spec.layers)
-    inputs = Inputs(tokens)
+    inputs = find_inputs(tokens.path.resolve(), tokens.digest)
     kept = kept_vectors(settings.readout, tokens.readout, tokens.length)
     sizes = (settings.storage_dtype, settings.shard_bytes, settings.chunk_bytes)
     layout = plan_layout(len(inputs.first), kept, layers, backbone.spec.width, *sizes)

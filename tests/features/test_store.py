@@ -171,3 +171,25 @@ def test_an_unfinished_store_is_refused(tmp_path):
     (tmp_path / "s" / "manifest.json").unlink()
     with pytest.raises(StaleArtifact, match=r"never finished"):
         open_features(tmp_path / "s")
+
+
+def test_reading_one_row_reads_one_chunk_and_the_index_of_its_shard(tmp_path, monkeypatch):
+    """Counted in bytes, not in time: the store's own files, opened through zarr."""
+    from zarr.storage import LocalStore
+
+    values = make_store(tmp_path / "s")
+    store = open_features(tmp_path / "s")
+    read, got = [], LocalStore.get
+
+    async def counted(self, key, *args, **kwargs):
+        buffer = await got(self, key, *args, **kwargs)
+        if key.startswith("features/c/"):
+            read.append((key, len(buffer)))
+        return buffer
+
+    monkeypatch.setattr(LocalStore, "get", counted)
+    np.testing.assert_array_equal(store.read("validation", rows=[3]), values[8:9])
+    chunk = 2 * READOUT * len(LAYERS) * WIDTH * 4 + 4  # two rows and their checksum
+    index = 2 * 16 + 4  # offset and length of each of the shard's chunks, and a checksum
+    assert sorted(size for _, size in read) == [index, chunk]
+    assert {key for key, _ in read} == {"features/c/2/0/0/0"}
