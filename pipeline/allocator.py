@@ -22,3 +22,9 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, LARGEST_HELD)) and bool(mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def return_freed_memory() -> None:
+    """Hand back what was freed so far, on glibc: after work that needs much memory once."""
+    if sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "malloc_trim"):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -60,8 +60,7 @@ class WorkFolder:
                 f"another process is at work in {self.root}",
                 mend="wait for it (a killed `dvc` leaves its child running: see `ps`), then run again",
             ) from error
-        for partial in self.root.rglob("*.partial"):
-            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+        self.sweep()
         return self
 
     def __exit__(
@@ -69,6 +68,11 @@ class WorkFolder:
     ) -> None:
         """Release the lock; the work stays."""
         self._lock.release()
+
+    def sweep(self) -> None:
+        """Remove what a killed writer left half written: a run before, or a worker of this one."""
+        for partial in self.root.rglob("*.partial"):
+            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
 
     def discard(self) -> None:
         """Throw away this key's work, finished or not."""

@@ -25,7 +25,7 @@ from pipeline.extraction.fidelity import check_fidelity
 from pipeline.extraction.forward import layer_names
 from pipeline.extraction.readout import kept_vectors
 from pipeline.extraction.settings import CacheSettings
-from pipeline.extraction.shard import Inputs, ShardJob, compute_shard
+from pipeline.extraction.shard import Inputs, ShardJob, compute_shard, find_inputs
 from pipeline.extraction.sources import AnyBackbone, example_flops, kernels_of
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
@@ -85,7 +85,7 @@ def plan_extraction(
             mend="make the task's inputs shorter or choose another backbone",
         )
     layers = layer_names(settings.layers, backbone.spec.layers)
-    inputs = Inputs(tokens)
+    inputs = find_inputs(tokens.path.resolve(), tokens.digest)
     kept = kept_vectors(settings.readout, tokens.readout, tokens.length)
     sizes = (settings.storage_dtype, settings.shard_bytes, settings.chunk_bytes)
     layout = plan_layout(len(inputs.first), kept, layers, backbone.spec.width, *sizes)
@@ -121,6 +121,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         job = _job(plan, workspace, where)
         seconds = _compute_missing(job, workspace, where, destination.name)
         fidelity = check_fidelity(job, plan.inputs, workspace.store)
+        workspace.sweep()
         _write_manifest(plan, workspace, fidelity=fidelity, **made)
         workspace.publish(destination)
         workspace.prune()

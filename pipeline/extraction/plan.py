@@ -19,14 +19,16 @@ def distinct_rows(
         per split the row of each example.
     """
     together = np.concatenate([*hashes.values(), np.empty((0, 2), np.uint64)])
-    keys = np.ascontiguousarray(together).view([("high", np.uint64), ("low", np.uint64)]).reshape(-1)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    row_of = np.empty_like(order)
-    row_of[order] = np.arange(len(order))
+    order = np.lexsort(together.T)  # stable: equal inputs stand together, the first of them first
+    new = np.ones(len(order), bool)
+    new[1:] = (together[order[1:]] != together[order[:-1]]).any(axis=1)
+    del together
+    is_first = np.zeros(len(order), bool)
+    is_first[order[new]] = True
+    row_of = np.cumsum(is_first) - 1  # right for first ones; the others take the row of theirs
+    row_of[order] = row_of[order[new]][np.cumsum(new) - 1]
     ends = np.cumsum([len(part) for part in hashes.values()])
-    rows = np.split(row_of[inverse.reshape(-1)], ends[:-1])
-    return first[order], dict(zip(hashes, rows, strict=True))
+    return np.flatnonzero(is_first), dict(zip(hashes, np.split(row_of, ends[:-1]), strict=True))
 
 
 def batches(lengths: Int32[np.ndarray, " row"], batch_tokens: int) -> list[Int64[np.ndarray, " picked"]]:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float32, Int32, Int64, Num
 from torch import nn
 
-from pipeline.allocator import keep_freed_memory
+from pipeline.allocator import keep_freed_memory, return_freed_memory
 from pipeline.backbones.adapters import embedding_adapter, make_adapter
 from pipeline.backbones.generic import GenericNetwork
 from pipeline.backbones.settings import BackboneSettings
@@ -49,13 +49,13 @@ class Inputs:
     """The distinct inputs of a task by row, read from disk when asked for."""
 
     def __init__(self, tokens: Tokens) -> None:
-        """Find the distinct inputs; 16 bytes of memory for each example."""
+        """Find the distinct inputs: some 60 bytes of memory for each example, of which 20 stay."""
         self.tokens = tokens
         hashes = {name: np.asarray(split.content[:]) for name, split in tokens.splits.items()}
         self.first, self.rows = distinct_rows(hashes)
         self._starts = np.cumsum([0, *(len(part) for part in hashes.values())])
         lengths = np.concatenate([split.read_lengths() for split in tokens.splits.values()])
-        self.lengths: Int32[np.ndarray, " row"] = lengths[self.first].astype(np.int32)
+        self.lengths: Int32[np.ndarray, " row"] = lengths[self.first].astype(np.int32, copy=False)
 
     def read(self, rows: Int64[np.ndarray, " picked"]) -> Num[np.ndarray, "picked token *feature"]:
         """Some rows, as they are stored."""
@@ -97,6 +97,7 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
 
     Raises:
         ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
+        PermafrostError: the device has no memory for a batch.
     """
     start = time.perf_counter()
     torch.set_num_threads(job.settings.threads)
@@ -107,7 +108,10 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
     stored = inputs.read(rows)
     values = np.zeros((len(rows), *job.layout.shape[1:]), np.float32)
     for picked in batches(lengths, job.settings.batch_tokens):
-        states = read_rows(reader, inputs, stored[picked], lengths[picked])
+        try:
+            states = read_rows(reader, inputs, stored[picked], lengths[picked])
+        except torch.OutOfMemoryError as error:
+            raise _too_large(job, len(picked), int(lengths[picked].max())) from error
         for bad in np.flatnonzero(~np.isfinite(states).all(axis=(1, 2, 3))):
             one = picked[bad : bad + 1]
             exact = exact_reader(job.tokens, job.backbone, job.settings, job.device)
@@ -116,6 +120,17 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
         values[picked, : states.shape[1]] = states
     write_shard(job.store, job.layout, shard, values)
     return ShardDone(file_sha256(job.store / job.layout.file_of(shard)), time.perf_counter() - start)
+
+
+def _too_large(job: ShardJob, rows: int, tokens: int) -> PermafrostError:
+    """Batches are never halved in silence: who shares a batch changes low bits, and so the stored bytes."""
+    budget = job.settings.batch_tokens
+    mend = f"cache.batch_tokens: {budget // 2} (it changes low bits, so every shard is computed anew)"
+    if rows == 1:
+        mend = "one input alone is too long: shorten the task's inputs, or use a device with more memory"
+    return PermafrostError(
+        f"{job.device} has no memory for a batch of {rows} × {tokens} tokens (cache.batch_tokens: {budget})", mend=mend
+    )
 
 
 def read_rows(
@@ -132,10 +147,19 @@ def read_rows(
 
 
 @lru_cache(maxsize=1)
+def find_inputs(tokens: Path, digest: str) -> Inputs:
+    """The distinct inputs of the task at `tokens`, whose content is `digest`; found once a process."""
+    del digest  # a part of the key: other content at the same place is another task
+    inputs = Inputs(open_tokens(tokens))
+    return_freed_memory()
+    return inputs
+
+
+@lru_cache(maxsize=1)
 def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> tuple[Inputs, Reader]:
     """Inputs and network of one extraction, made once a process."""
+    inputs = find_inputs(tokens, open_tokens(tokens).digest)
     keep_freed_memory()
-    inputs = Inputs(open_tokens(tokens))
     return inputs, make_reader(inputs.tokens, find_source(backbone), settings, device, settings.compute_dtype)
 
 

@@ -11,7 +11,7 @@ import click
 from pipeline.errors import PermafrostError
 from pipeline.features.repair import salvage
 from pipeline.features.store import open_features
-from pipeline.features.verify import problems
+from pipeline.features.verify import check
 
 store_path = click.argument("path", type=click.Path(path_type=Path))
 
@@ -44,10 +44,10 @@ def inspect(path: Path) -> None:
 def verify(path: Path) -> None:
     """Check every file's digest; exit with 1 and name what is missing or damaged."""
     store = open_features(path)
-    found = problems(store)
-    for line in found:
+    faults = check(store)
+    for line in faults.lines(store):
         click.echo(line)
-    if found:
+    if faults:
         click.echo(f"to mend: python -m pipeline.features repair {path} (computes these shards alone)")
         sys.exit(1)
     click.echo(f"{path} is sound: {len(store.manifest['files'])} files match their digests")
@@ -66,10 +66,11 @@ def verify(path: Path) -> None:
 def repair(path: Path, work: Path) -> None:
     """Compute the damaged or missing shards again, and nothing else; run it where params.yaml is."""
     store = open_features(path)
-    if not problems(store):
+    faults = check(store)
+    if not faults:
         click.echo(f"{path} is sound: nothing to do")
         return
-    lost = salvage(store, work)
+    lost = salvage(store, faults, work)
     click.echo(f"computing {len(lost)} of {store.manifest['layout']['shards']} shards again: {lost}")
     identity, cost = store.manifest["identity"], Path("data/cost") / f"cache-{path.name}.json"
     kept = cost.read_bytes() if cost.is_file() else None  # the cost of the whole, not of the repair
@@ -79,7 +80,8 @@ def repair(path: Path, work: Path) -> None:
         cost.write_bytes(kept)
     if done.returncode:
         sys.exit(done.returncode)
-    for line in problems(open_features(path)):
+    mended = open_features(path)
+    for line in check(mended).lines(mended):
         click.echo(line)
 
 

@@ -6,17 +6,17 @@ import shutil
 from pathlib import Path
 
 from pipeline.features.store import FeatureStore
-from pipeline.features.verify import broken_files, shard_of
+from pipeline.features.verify import Faults, shard_of
 from pipeline.features.workspace import CODE, Workspace
 from pipeline.identity import MANIFEST
 from pipeline.work import work_key
 
 
-def salvage(store: FeatureStore, work: Path) -> list[int]:
+def salvage(store: FeatureStore, faults: Faults, work: Path) -> list[int]:
     """Make every sound shard count as done for the next run of `cache`; the shards that it will have to compute.
 
-    A store whose small files (shape, labels, rows) are damaged gives nothing up: it is then made anew from what the
-    work folder still holds.
+    `faults` are what `check` found. A store whose small files (shape, labels, rows) are damaged gives nothing up: it is
+    then made anew from what the work folder still holds.
 
     Raises:
         WorkBusy: another process is writing these features.
@@ -24,7 +24,7 @@ def salvage(store: FeatureStore, work: Path) -> list[int]:
     manifest = store.manifest
     made = {name: manifest[name] for name in ("versions", "device", "kernels")}
     shards = {shard_of(file): file for file in manifest["files"] if shard_of(file) is not None}
-    broken = broken_files(store)
+    broken = {*faults.missing, *faults.damaged}
     key = work_key({**manifest["identity"], **made}, CODE)
     with Workspace(work / "cache" / store.path.name, key) as workspace:
         if not workspace.store.exists() and all(shard_of(file) is not None for file in broken):

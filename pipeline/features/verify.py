@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.features.store import FeatureStore
 from pipeline.identity import file_digests
 
 
-def broken_files(store: FeatureStore) -> set[str]:
-    """The store's own files that are missing or differ from their digest."""
-    found, wanted = file_digests(store.path), store.manifest["files"]
-    return {name for name in wanted if found.get(name) != wanted[name]}
+@dataclass(frozen=True)
+class Faults:
+    """Files of a store that are not as its manifest says, by name."""
+
+    missing: list[str]
+    damaged: list[str]
+    foreign: list[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.damaged or self.foreign)
+
+    def lines(self, store: FeatureStore) -> list[str]:
+        """One line a file; of a shard also which rows it holds."""
+        own = {"missing": self.missing, "damaged": self.damaged}
+        lines = [f"{fault}: {describe(store, name)}" for fault, names in own.items() for name in names]
+        return lines + [f"foreign: {name}" for name in self.foreign]
 
 
-def problems(store: FeatureStore) -> list[str]:
-    """Every file that is missing, damaged or not the store's, as one line each; empty when the store is sound."""
+def check(store: FeatureStore) -> Faults:
+    """Read every file of the store once and compare digests; the result is false when the store is sound."""
     found, wanted = file_digests(store.path), store.manifest["files"]
-    lines = [f"missing: {describe(store, name)}" for name in wanted if name not in found]
-    lines += [f"damaged: {describe(store, name)}" for name in wanted if name in found and found[name] != wanted[name]]
-    return lines + [f"foreign: {name}" for name in found if name not in wanted]
+    return Faults(
+        missing=[name for name in wanted if name not in found],
+        damaged=[name for name in wanted if name in found and found[name] != wanted[name]],
+        foreign=[name for name in found if name not in wanted],
+    )
 
 
 def shard_of(file: str) -> int | None:

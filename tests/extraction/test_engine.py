@@ -264,3 +264,97 @@ def test_every_row_is_written_once_whatever_the_number(tiny_bert, tmp_path, rows
     found = open_features(tmp_path / "out").read("train")[:, 0, 0]
     assert len(np.unique(found, axis=0)) == rows
     assert (np.abs(found).sum(axis=1) > 0).all()
+
+
+@pytest.fixture
+def out_of_memory(monkeypatch):
+    """A device with memory for a few rows together only; gives how many tokens each batch had that was tried."""
+    tried: list[int] = []
+    read = Reader.read
+
+    def limited(self, inputs, lengths, answers):
+        tried.append(inputs.shape[0] * inputs.shape[1])
+        if tried[-1] > 24:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return read(self, inputs, lengths, answers)
+
+    monkeypatch.setattr(Reader, "read", limited)
+    return tried
+
+
+def test_out_of_memory_names_half_the_batch_and_never_halves_it_in_silence(run, out_of_memory):
+    wanted = r"cpu has no memory for a batch of 8 × 6 tokens \(cache.batch_tokens: 48\)\s+to mend: .*batch_tokens: 24 "
+    with pytest.raises(PermafrostError, match=wanted):
+        run()
+    assert out_of_memory == [48]
+    open_features(run(batch_tokens=24))
+
+
+def test_out_of_memory_with_a_single_row_says_that_smaller_batches_do_not_help(run, monkeypatch):
+    monkeypatch.setattr(Reader, "read", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")))
+    with pytest.raises(PermafrostError, match=r"batch of 1 × 6 tokens[\s\S]*one input alone is too long"):
+        run(batch_tokens=1)
+
+
+def test_a_failure_in_the_seventh_batch_costs_only_the_shard_under_way(run, monkeypatch):
+    """Two batches a shard: the seventh is the fourth shard's first; the rerun computes that shard and what follows."""
+    whole = everything(run("whole", batch_tokens=24))
+    read, batches, computed = shard.read_rows, [], []
+
+    def fails(*args):
+        batches.append(args)
+        if len(batches) == 7:
+            raise RuntimeError("the driver went away")
+        return read(*args)
+
+    monkeypatch.setattr(shard, "read_rows", fails)
+    with pytest.raises(RuntimeError, match="the driver went away"):
+        run("failed", batch_tokens=24)
+    compute = engine.compute_shard
+    monkeypatch.setattr(engine, "compute_shard", lambda *args: (computed.append(args[1]), compute(*args))[1])
+    assert everything(run("failed", batch_tokens=24)) == whole
+    assert computed == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("order", [[7, 6, 5, 4, 3, 2, 1, 0], [3, 0, 6, 1, 7, 5, 2, 4]])
+def test_shards_in_another_order_give_the_same_bytes(run, monkeypatch, order):
+    whole = everything(run("whole"))
+    scheduled = engine.run
+    monkeypatch.setattr(engine, "run", lambda function, pieces, *rest: scheduled(function, order, *rest))
+    assert everything(run("other")) == whole
+
+
+def killed_in_a_shard(job, number):
+    """`compute_shard`, but the first process that comes to write shard 3 is killed with half of it on disk."""
+    import os
+    import signal
+
+    write, flag = shard.write_shard, job.store.parent / "died"
+
+    def dies(path, layout, piece, values):
+        if piece == 3 and not flag.exists():
+            flag.touch()
+            target = path / layout.file_of(piece)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.with_name("0.half.partial").write_bytes(b"half")
+            target.write_bytes(values.tobytes()[: values.nbytes // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, layout, piece, values)
+
+    shard.write_shard = dies
+    try:
+        return COMPUTE(job, number)
+    finally:
+        shard.write_shard = write
+
+
+COMPUTE = engine.compute_shard
+
+
+@pytest.mark.slow
+def test_a_worker_killed_inside_a_shard_costs_no_byte(run, monkeypatch, tmp_path):
+    whole = everything(run("inline"))
+    monkeypatch.setattr(engine, "compute_shard", killed_in_a_shard)
+    path = run("killed", scheduler="local:2")
+    assert next((tmp_path / "work" / "cache" / "killed").rglob("died")), "no worker was killed"
+    assert everything(path) == whole

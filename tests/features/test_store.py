@@ -12,7 +12,7 @@ from pipeline.features import open_features
 from pipeline.features.__main__ import main
 from pipeline.features.dtypes import ValueRangeError, decode, encode, from_bfloat16, to_bfloat16
 from pipeline.features.layout import MAX_SHARDS, plan_layout
-from pipeline.features.verify import problems
+from pipeline.features.verify import check
 from pipeline.features.write import create_store, write_shard
 from pipeline.identity import StaleArtifact, file_digests, write_manifest
 
@@ -125,13 +125,13 @@ def shard_file(path, shard):
 def test_verify_names_what_is_damaged_missing_or_foreign(tmp_path):
     make_store(tmp_path / "s")
     store = open_features(tmp_path / "s")
-    assert problems(store) == []
+    assert not check(store)
     content = bytearray(shard_file(store.path, 1).read_bytes())
     content[100] ^= 1
     shard_file(store.path, 1).write_bytes(content)
     shard_file(store.path, 2).unlink()
     (store.path / "stray").touch()
-    assert problems(store) == [
+    assert check(store).lines(store) == [
         "missing: features/c/2/0/0/0 (shard 2, rows 8 to 10)",
         "damaged: features/c/1/0/0/0 (shard 1, rows 4 to 7)",
         "foreign: stray",
@@ -171,3 +171,25 @@ def test_an_unfinished_store_is_refused(tmp_path):
     (tmp_path / "s" / "manifest.json").unlink()
     with pytest.raises(StaleArtifact, match=r"never finished"):
         open_features(tmp_path / "s")
+
+
+def test_reading_one_row_reads_one_chunk_and_the_index_of_its_shard(tmp_path, monkeypatch):
+    """Counted in bytes, not in time: the store's own files, opened through zarr."""
+    from zarr.storage import LocalStore
+
+    values = make_store(tmp_path / "s")
+    store = open_features(tmp_path / "s")
+    read, got = [], LocalStore.get
+
+    async def counted(self, key, *args, **kwargs):
+        buffer = await got(self, key, *args, **kwargs)
+        if key.startswith("features/c/"):
+            read.append((key, len(buffer)))
+        return buffer
+
+    monkeypatch.setattr(LocalStore, "get", counted)
+    np.testing.assert_array_equal(store.read("validation", rows=[3]), values[8:9])
+    chunk = 2 * READOUT * len(LAYERS) * WIDTH * 4 + 4  # two rows and their checksum
+    index = 2 * 16 + 4  # offset and length of each of the shard's chunks, and a checksum
+    assert sorted(size for _, size in read) == [index, chunk]
+    assert {key for key, _ in read} == {"features/c/2/0/0/0"}

@@ -22,12 +22,15 @@ def write_store(
     layers: tuple[str, ...] = ("final",),
     dtype: str = "float32",
     shard_bytes: int = 1 << 14,
+    chunk_bytes: int | None = None,
 ) -> FeatureStore:
-    """A store whose splits hold features `(example, readout, layer, width)` and labels `(example, answer)`."""
+    """A store whose splits hold features `(example, readout, layer, width)` and labels `(example, answer)`.
+
+    A chunk is a quarter of a shard where nothing else is asked for.
+    """
     features = np.concatenate([x for x, _ in splits.values()])
-    layout = plan_layout(
-        len(features), features.shape[1], layers, features.shape[3], dtype, shard_bytes, shard_bytes // 4
-    )
+    sizes = (shard_bytes, chunk_bytes or shard_bytes // 4)
+    layout = plan_layout(len(features), features.shape[1], layers, features.shape[3], dtype, *sizes)
     starts = np.cumsum([0, *(len(x) for x, _ in splits.values())])
     arrays = {
         name: {"row": np.arange(start, start + len(x)), "labels": labels}
