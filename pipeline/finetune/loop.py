@@ -80,7 +80,8 @@ def finetune(
     """
     torch.set_num_threads(settings.threads)
     shape = shape_of(tokens)
-    empty = [name for name, split in tokens.splits.items() if not len(split)]
+    drawn = {"train"} if settings.examples == "fresh" else set()
+    empty = [name for name, split in tokens.splits.items() if not len(split) and name not in drawn]
     if empty:
         raise PermafrostError(
             f"{tokens.task} has no examples in {' and '.join(empty)}: the fine-tune trains on the first split, is "

@@ -14,5 +14,6 @@ def tokens(tiny_tokens):
 @pytest.fixture(autouse=True)
 def _forget_accelerator():
     """accelerate keeps its first precision for the life of the process; a stage has one process."""
+    AcceleratorState._reset_state(True)
     yield
     AcceleratorState._reset_state(True)
