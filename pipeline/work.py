@@ -25,7 +25,7 @@ def work_key(made: dict[str, Any], packages: tuple[str, ...]) -> str:
     finished artifact.
     """
     pipeline = Path(__file__).resolve().parent
-    files = [path for package in packages for path in (pipeline / package).glob("*.py")]
+    files = [path for package in packages for path in (pipeline / package).rglob("*.py")]
     code = {path.relative_to(pipeline).as_posix(): file_sha256(path) for path in files}
     return identity_hash({**made, "code": code})
 

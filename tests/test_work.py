@@ -19,6 +19,10 @@ def test_changed_code_voids_unfinished_work(tmp_path, monkeypatch):
     assert work_key({"seed": 1}, ("features",)) != before
     module.write_text("a = 2\n")
     assert work_key({"seed": 0}, ("features",)) != before
+    before = work_key({"seed": 0}, ("features",))
+    (tmp_path / "features/deeper").mkdir()
+    (tmp_path / "features/deeper/read.py").write_text("c = 1\n")
+    assert work_key({"seed": 0}, ("features",)) != before, "folders within a package are its code too"
 
 
 def test_the_packages_named_by_cache_and_finetune_exist():

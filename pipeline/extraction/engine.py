@@ -29,13 +29,12 @@ from pipeline.extraction.shard import Inputs, ShardJob, compute_shard, find_inpu
 from pipeline.extraction.sources import AnyBackbone, example_flops, kernels_of
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
-from pipeline.features.workspace import CODE, Workspace
+from pipeline.features.workspace import Workspace, shard_key
 from pipeline.features.write import create_store
 from pipeline.identity import file_digests, write_manifest
 from pipeline.looped.backbone import LoopedBackbone
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
-from pipeline.work import work_key
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         "kernels": kernels,
     }
     print(f"cache {destination.name}: {reason}", flush=True)
-    key = work_key({**plan.identity, **made}, CODE)
+    key = shard_key(plan.identity, made)
     with Workspace(where.work / "cache" / destination.name, key) as workspace:
         if where.fresh:
             workspace.discard()

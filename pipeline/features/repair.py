@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pipeline.features.store import FeatureStore
 from pipeline.features.verify import Faults, shard_of
-from pipeline.features.workspace import CODE, Workspace
+from pipeline.features.workspace import Workspace, shard_key
 from pipeline.identity import MANIFEST
-from pipeline.work import work_key
 
 
 def salvage(store: FeatureStore, faults: Faults, work: Path) -> list[int]:
@@ -25,7 +24,7 @@ def salvage(store: FeatureStore, faults: Faults, work: Path) -> list[int]:
     made = {name: manifest[name] for name in ("versions", "device", "kernels")}
     shards = {shard_of(file): file for file in manifest["files"] if shard_of(file) is not None}
     broken = {*faults.missing, *faults.damaged}
-    key = work_key({**manifest["identity"], **made}, CODE)
+    key = shard_key(manifest["identity"], made)
     with Workspace(work / "cache" / store.path.name, key) as workspace:
         if not workspace.store.exists() and all(shard_of(file) is not None for file in broken):
             partial = workspace.folder / "store.partial"

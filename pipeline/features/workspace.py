@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.identity import file_sha256, write_json
-from pipeline.work import WorkFolder
+from pipeline.work import WorkFolder, work_key
 
-CODE = ("backbones", "extraction", "features")
+CODE = ("backbones", "extraction", "features", "looped")
 """Packages whose code decides the bytes of a shard."""
+
+
+def shard_key(identity: dict[str, Any], made: dict[str, Any]) -> str:
+    """The `work_key` of a store: of its identity, and of what it is made with (versions, device, kernels)."""
+    return work_key({**identity, **made}, CODE)
 
 
 class Workspace(WorkFolder):
