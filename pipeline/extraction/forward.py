@@ -61,7 +61,7 @@ class Reader:
         padded = None if bool(mask.all()) else mask
         kept: dict[str, Tensor] = {}
         for depth, hidden in self.network.states(self.adapter(inputs), padded, where):
-            taken = depth > 0 and depth == self.deepest  # by the network itself
+            taken = self.network.takes_positions and 0 < depth == self.deepest
             for name in self.names[depth]:
                 if where is None:  # what is pooled is normalised before it is pooled
                     state = self.network.normalise(hidden) if name == "final" else hidden

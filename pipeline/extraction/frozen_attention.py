@@ -6,6 +6,7 @@ The definition is `pipeline.backbones.transformer.Attention`; tests hold the two
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from pipeline.backbones.attention_mask import scores_mask, visible
 from pipeline.backbones.places import Geometry, rotate
 from pipeline.backbones.transformer import Attention
 from pipeline.extraction.packing import Packing
-from pipeline.extraction.products import PACKED, kernels_for, linear, product
+from pipeline.extraction.products import PACKED, Product, kernels_for, linear, product
 
 SHORT = 1024
 """Up to so many tokens the scores of all pairs are held at once; beyond, their memory costs more than it saves."""
@@ -60,16 +61,29 @@ class FrozenAttention:
     """Attention whose products run in `dtype`. The scale of the scores is folded into the queries' weights."""
 
     def __init__(self, attention: Attention, dtype: torch.dtype) -> None:
-        self.spec = spec = attention.spec
-        weight, bias = attention.qkv.weight.clone(), attention.qkv.bias
-        bias = weight.new_zeros(len(weight)) if bias is None else bias.clone()
-        weight[: spec.query_width] *= spec.scale
-        bias[: spec.query_width] *= spec.scale
-        self.qkv = product(weight, bias, dtype)
-        self.q = product(weight[: spec.query_width], bias[: spec.query_width], dtype)
-        self.kv = product(weight[spec.query_width :], bias[spec.query_width :], dtype)
+        self.spec, self.dtype, self.projection = attention.spec, dtype, attention.qkv
         self.out = linear(attention.out, dtype)
-        self.packed = kernels_for(weight.device, dtype) == PACKED
+        self.packed = kernels_for(attention.out.weight.device, dtype) == PACKED
+
+    # Prepared when first asked for: a block that gives every token needs one of them, the deepest the other two.
+    @cached_property
+    def _qkv(self) -> Product:
+        return self._product(slice(None))
+
+    @cached_property
+    def _q(self) -> Product:
+        return self._product(slice(None, self.spec.query_width))
+
+    @cached_property
+    def _kv(self) -> Product:
+        return self._product(slice(self.spec.query_width, None))
+
+    def _product(self, rows: slice) -> Product:
+        weight, bias = self.projection.weight.clone(), self.projection.bias
+        bias = weight.new_zeros(len(weight)) if bias is None else bias.clone()
+        weight[: self.spec.query_width] *= self.spec.scale
+        bias[: self.spec.query_width] *= self.spec.scale
+        return product(weight[rows], bias[rows], self.dtype)
 
     def __call__(
         self,
@@ -81,9 +95,9 @@ class FrozenAttention:
         spec, tokens, geometry, packing = self.spec, batch.tokens, batch.geometry, batch.packing
         key_heads = spec.key_heads or spec.heads
         if positions is None:
-            q, k, v = self._heads(batch.padded(self.qkv(x))).split((spec.heads, key_heads, key_heads))
+            q, k, v = self._heads(batch.padded(self._qkv(x))).split((spec.heads, key_heads, key_heads))
         else:
-            q, (k, v) = self._heads(self.q(batch.take(x, positions))), self._heads(batch.padded(self.kv(x))).chunk(2)
+            q, (k, v) = self._heads(self._q(batch.take(x, positions))), self._heads(batch.padded(self._kv(x))).chunk(2)
         if geometry.rotation is not None:
             turn = geometry.rotation[:, None, None]
             q = rotate(q, turn if positions is None else geometry.rotation[:, positions][:, None])

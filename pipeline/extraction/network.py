@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.backbones.generic import GenericNetwork
 from pipeline.backbones.lstm import Lstm
 from pipeline.backbones.transformer import Block, Transformer
-from pipeline.extraction.frozen_attention import Batch, take
+from pipeline.extraction.frozen_attention import Batch
 from pipeline.extraction.frozen_block import FrozenBlock
 from pipeline.extraction.packing import Packing
 from pipeline.looped.backbone import LoopedNetwork
@@ -22,12 +22,17 @@ Hidden = Float[Tensor, "batch token width"]
 
 @runtime_checkable
 class Network(Protocol):
-    """A frozen network, prepared for the wanted layers and one dtype."""
+    """A frozen network, prepared for the wanted layers and one dtype.
+
+    `takes_positions`: the deepest layer, beyond layer 0, comes at the asked positions alone: no others were computed.
+    """
+
+    takes_positions: bool
 
     def states(
         self, x: Hidden, mask: Bool[Tensor, "batch token"] | None, positions: Int64[Tensor, "batch kept"] | None
     ) -> Iterator[tuple[int, Hidden]]:
-        """The wanted layers with their numbers, in float32; the deepest only at `positions`, where they are given.
+        """The wanted layers with their numbers, in float32, at every token unless the network takes `positions`.
 
         A yielded tensor may be overwritten once the next is asked for.
         """
@@ -40,6 +45,8 @@ class Network(Protocol):
 
 class FastNetwork:
     """The families of `pipeline.backbones.families`, through prepared blocks; deeper ones are never run."""
+
+    takes_positions = True
 
     def __init__(self, backbone: Transformer, dtype: torch.dtype, wanted: set[int]) -> None:
         self.backbone, self.wanted = backbone, wanted
@@ -68,6 +75,8 @@ class FastNetwork:
 class RecurrentNetwork:
     """An LSTM as it is, in float32."""
 
+    takes_positions = False
+
     def __init__(self, backbone: Lstm, wanted: set[int]) -> None:
         self.backbone, self.wanted = backbone, wanted
 
@@ -76,11 +85,10 @@ class RecurrentNetwork:
         hidden = self.backbone.embed(x)
         if 0 in self.wanted:
             yield 0, hidden
-        deepest = max(self.wanted)
-        for depth, layer in enumerate(self.backbone.blocks[:deepest], start=1):
+        for depth, layer in enumerate(self.backbone.blocks[: max(self.wanted)], start=1):
             hidden = layer(hidden)
             if depth in self.wanted:
-                yield depth, hidden if depth < deepest or positions is None else take(hidden, positions)
+                yield depth, hidden
 
     def normalise(self, hidden: Hidden) -> Hidden:
         """See `Network.normalise`."""
@@ -90,6 +98,8 @@ class RecurrentNetwork:
 class SlowNetwork:
     """A model of transformers as its authors wrote it: every block runs, with nothing prepared."""
 
+    takes_positions = False
+
     def __init__(self, backbone: GenericNetwork, dtype: torch.dtype, wanted: set[int]) -> None:
         self.backbone = backbone.to(dtype)
         self.dtype, self.wanted = dtype, wanted
@@ -98,8 +108,7 @@ class SlowNetwork:
         """See `Network.states`."""
         found = self.backbone(x.to(self.dtype), mask)
         for depth in sorted(self.wanted):
-            deepest = depth > 0 and depth == max(self.wanted)
-            yield depth, (take(found[depth], positions) if deepest and positions is not None else found[depth]).float()
+            yield depth, found[depth].float()
 
     def normalise(self, hidden: Hidden) -> Hidden:
         """See `Network.normalise`."""

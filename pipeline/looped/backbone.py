@@ -127,13 +127,15 @@ class LoopedNetwork(nn.Module):
 class PreparedLoops:
     """What the engine asks of a network (`pipeline.extraction.network.Network`), from the blocks of all loops."""
 
+    takes_positions = False
+
     def __init__(self, blocks: list[Block], dtype: torch.dtype, wanted: set[int]) -> None:
         self.blocks, self.dtype, self.wanted = blocks, dtype, wanted
 
     def states(
         self, x: Float[Tensor, "batch token width"], mask: Tensor | None, positions: Int64[Tensor, "batch kept"] | None
     ) -> Iterator[tuple[int, Float[Tensor, "batch kept width"]]]:
-        """The wanted layers in float32, the deepest only at `positions`, where they are given; nothing is padded."""
+        """The wanted layers in float32, at every token; nothing is padded."""
         assert mask is None, "states are never padded"
         hidden = x
         if 0 in self.wanted:
@@ -141,10 +143,7 @@ class PreparedLoops:
         for depth, block in enumerate(self.blocks, start=1):
             hidden = block(hidden.to(self.dtype)).to(x.dtype)
             if depth in self.wanted:
-                if positions is None or depth < len(self.blocks):
-                    yield depth, hidden
-                else:
-                    yield depth, hidden.gather(1, positions[:, :, None].expand(-1, -1, hidden.shape[-1]))
+                yield depth, hidden
 
     def normalise(self, hidden: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:
         """`final`: the last state itself."""

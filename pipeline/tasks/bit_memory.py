@@ -9,6 +9,7 @@ splits have the sizes that params give.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -50,16 +51,11 @@ class BitMemory:
     def load(self, places: Places = HERE) -> TaskData:
         """The first examples of each split's endless stream."""
 
-        def split(name: str) -> Split:
-            return Split(
-                getattr(self, name), lambda start, stop: Block(*self.examples(self.seed, name, np.arange(start, stop)))
-            )
-
         return TaskData(
             kind="patches",
             classes=2,
             readout=self.bits // self.patch,
-            splits={name: split(name) for name in SPLITS},
+            splits={name: Split.drawn(getattr(self, name), partial(self.examples, self.seed, name)) for name in SPLITS},
             source={"name": "generated"},
             rules={"copy what is visible, guess the rest": lambda train: self._copy_visible},
         )

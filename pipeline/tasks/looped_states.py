@@ -10,6 +10,7 @@ where every task is read: the memory cells, or else the scratch column with its 
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,7 +22,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.params import STRICT
 from pipeline.tasks import draws
 from pipeline.tasks.places import HERE, Places
-from pipeline.tasks.task import SPLITS, Block, Split, TaskData
+from pipeline.tasks.task import SPLITS, Split, TaskData
 
 if TYPE_CHECKING:
     from pipeline.looped.isa import SubleqProgram
@@ -52,16 +53,11 @@ class LoopedStates:
     def load(self, places: Places = HERE) -> TaskData:
         """The first examples of each split's endless stream."""
 
-        def split(name: str) -> Split:
-            return Split(
-                getattr(self, name), lambda start, stop: Block(*self.examples(self.seed, name, np.arange(start, stop)))
-            )
-
         return TaskData(
             kind="patches",
             classes=self.code if self.ask == "counter" else 2,
             readout=self.cells if self.ask == "memory" else 1,
-            splits={name: split(name) for name in SPLITS},
+            splits={name: Split.drawn(getattr(self, name), partial(self.examples, self.seed, name)) for name in SPLITS},
             source={"name": "generated"},
         )
 

@@ -65,6 +65,11 @@ class Split:
         whole = Block(inputs, labels, lengths)
         return cls(len(inputs), lambda start, stop: whole.take(slice(start, stop)))
 
+    @classmethod
+    def drawn(cls, examples: int, draw: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> Split:
+        """The first `examples` of an endless stream; `draw` makes inputs and labels of the numbers it is asked for."""
+        return cls(examples, lambda start, stop: Block(*draw(np.arange(start, stop))))
+
     def __len__(self) -> int:
         return self.examples
 
