@@ -34,6 +34,7 @@ def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fres
     from pipeline.backbones.settings import backbone_settings
     from pipeline.costs.meters import EnergyMeter, measured
     from pipeline.device import pick_device
+    from pipeline.execution.cluster import on_this_machine
     from pipeline.extraction.engine import Where, extract, plan_extraction
     from pipeline.extraction.settings import CacheSettings
     from pipeline.extraction.sources import find_source
@@ -49,8 +50,8 @@ def main(task: str, backbone: str, device: str, work: Path, scheduler: str, fres
     )
     where = Where(pick_device(device), work, scheduler, certificates(), fresh)
     cost = extract(plan, Path("data/features") / f"{task}-{backbone}", where)
-    here = scheduler == "inline" or scheduler.startswith("local:")
-    measured(cost, energy, int(plan.inputs.lengths.sum()), here).write(Path("data/cost"))
+    tokens = int(plan.inputs.lengths.sum())
+    measured(cost, energy, tokens, on_this_machine(scheduler)).write(Path("data/cost"))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ def layer_sweep(probes: Probes) -> Figure | None:
         return None
 
     def points(one: dict[str, Any]) -> tuple[list[str], list[float | None]]:
-        return list(one["layers"]), [layer[one["method"]]["test_accuracy"] for layer in one["layers"].values()]
+        names = sorted(one["layers"], key=lambda name: float("inf") if name == "final" else int(name))
+        return names, [one["layers"][name][one["method"]]["test_accuracy"] for name in names]
 
     return _lines(probes, points, "layer", log=False)
 

@@ -63,13 +63,13 @@ def nvml_joules() -> dict[str, float]:
         return {}
 
 
-def measured(cost: CostRecord, energy: EnergyMeter, tokens: int, here: bool = True) -> CostRecord:
+def measured(cost: CostRecord, energy: EnergyMeter, tokens: int | None, here: bool = True) -> CostRecord:
     """The record with what counters say: energy, unless the work ran on other machines too, and a device's peak memory.
 
     Args:
         cost: what a stage gave.
         energy: a meter that was made before the work began.
-        tokens: how many real tokens the backbone took.
+        tokens: how many real tokens the backbone took; None where it took none.
         here: whether only this machine worked.
     """
     return replace(

@@ -55,3 +55,8 @@ def connect(scheduler: str, tls: Tls | None) -> Iterator[Any]:
     with client:
         client.get_versions(check=True)
         yield client
+
+
+def on_this_machine(scheduler: str) -> bool:
+    """Whether a scheduler's workers are all here: `inline` or `local:N`."""
+    return scheduler == "inline" or scheduler.startswith("local:")

@@ -10,10 +10,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pipeline.costs.flops import gram_flops
-from pipeline.costs.meters import EnergyMeter, peak_device_bytes
+from pipeline.costs.meters import EnergyMeter, measured
 from pipeline.costs.record import Clock, CostRecord, MethodCost, peak_memory_bytes
 from pipeline.errors import PermafrostError
-from pipeline.execution.cluster import Tls
+from pipeline.execution.cluster import Tls, on_this_machine
 from pipeline.features import FeatureStore
 from pipeline.probes.fitting import Outcome, Splits, fit_head2toe, fit_method, skipped
 from pipeline.probes.layer_moments import distributed_moments, layer_moments
@@ -83,7 +83,7 @@ def run_probe(
     }
     cost = _cost(outcomes, settings.methods[0], clock.seconds, rows["train"], key)
     device = where.device or "cpu"
-    return metrics, replace(cost, device=device, joules=meter.joules, peak_device_bytes=peak_device_bytes(device))
+    return metrics, measured(replace(cost, device=device), meter, None, on_this_machine(where.scheduler))
 
 
 def _metrics(outcomes: dict[str, Outcome], first: str, layer: str) -> dict[str, Any]:

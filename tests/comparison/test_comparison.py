@@ -8,6 +8,7 @@ import re
 import pytest
 
 from pipeline.comparison.join import join
+from pipeline.comparison.probe_plots import layer_sweep
 from pipeline.comparison.report import write_comparison
 from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
@@ -160,3 +161,10 @@ def test_what_each_method_cost_survives_its_file(results):
     record = CostRecord("probe", "k", 1.0, 2, 3, "cpu", 4, 0.5, {"ridge": MethodCost(1.0, 2, None)})
     record.write(results / "data/cost")
     assert json.loads((results / "data/cost/probe-k.json").read_text())["methods"]["ridge"]["flops"] == 2
+
+
+def test_layers_stand_in_the_order_of_their_depth_whatever_the_order_of_the_file():
+    layers = {name: {"logistic": {"test_accuracy": 0.5}} for name in ("0", "1", "10", "2", "final")}
+    figure = layer_sweep({("t", "b"): {"layers": layers, "method": "logistic"}})
+    assert figure is not None
+    assert list(figure.axes[0].get_lines()[0].get_xdata()) == ["0", "1", "2", "10", "final"]
