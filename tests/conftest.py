@@ -9,8 +9,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests import tiny
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # the GPU's kernels run in Triton's interpreter, on tensors of the CPU
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 
 import torch
@@ -12,8 +14,10 @@ from pipeline.backbones.generic import GenericNetwork
 from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
 from pipeline.extraction.frozen_attention import take
-from pipeline.extraction.network import prepare
+from pipeline.extraction.graphs import CudaRecorder, GraphCache
+from pipeline.extraction.network import FastNetwork, prepare
 from pipeline.extraction.readout import ReadoutName, pool, positions
+from pipeline.extraction.transfer import to_device
 from pipeline.looped.backbone import LoopedNetwork
 
 
@@ -41,24 +45,48 @@ class Reader:
         self.deepest = max(depths)
         self.names = {depth: [name for name, at in zip(layers, depths, strict=True) if at == depth] for depth in depths}
         self.network = prepare(backbone, dtype, set(depths))
+        # What transformers' own code or an LSTM would do while it is recorded is not ours to promise.
+        self._recordable = self.device.type == "cuda" and isinstance(self.network, FastNetwork)
+        self._whole: dict[int, Callable[[Tensor], Tensor]] = {}
 
     @torch.inference_mode()
     def read(
         self, inputs: Num[Tensor, "batch token *feature"], lengths: Int64[Tensor, " batch"], answers: int
     ) -> Float[Tensor, "batch kept layer width"]:
-        """Hidden states in float32 for one batch.
+        """Hidden states in float32 for one batch; on a GPU they may not be computed yet when this returns.
 
         Args:
-            inputs: patches or ids, padded on the right.
-            lengths: how many tokens of each row are real; an empty row reads its first one.
+            inputs: patches or ids, padded on the right, on the network's device.
+            lengths: how many tokens of each row are real, on the CPU: what they decide is decided there, since asking a
+                GPU means waiting for it. An empty row reads its first token.
             answers: the task's number of readout tokens.
 
         Everything but the products of the blocks runs in float32, the input layer too: its orthogonality is kept.
         """
-        tokens, lengths = inputs.shape[1], lengths.clamp(min=1)
-        mask = torch.arange(tokens, device=inputs.device) < lengths[:, None]
+        lengths = lengths.clamp(min=1)
+        with torch.cuda.device_of(inputs):  # Triton and streams follow the current device, not their tensors'
+            if not bool((lengths == inputs.shape[1]).all()):
+                return self._padded(inputs, lengths, answers)
+            if answers not in self._whole:
+                forward = partial(self._full, answers)
+                self._whole[answers] = GraphCache(forward, CudaRecorder()) if self._recordable else forward
+            return self._whole[answers](inputs)
+
+    def _full(self, answers: int, inputs: Tensor) -> Tensor:
+        """Rows without padding. Nothing depends on numbers and all is made on the device, so a graph can hold it."""
+        rows, tokens = inputs.shape[:2]
+        lengths = torch.full((rows,), tokens, device=inputs.device)
+        mask = torch.ones(rows, tokens, dtype=torch.bool, device=inputs.device)
+        return self._states(inputs, None, mask, positions(self.readout, answers, lengths, tokens))
+
+    def _padded(self, inputs: Tensor, lengths: Tensor, answers: int) -> Tensor:
+        tokens, device = inputs.shape[1], inputs.device
+        mask = torch.arange(tokens) < lengths[:, None]
         where = positions(self.readout, answers, lengths, tokens)
-        padded = None if bool(mask.all()) else mask
+        return self._states(inputs, mask, to_device(mask, device), None if where is None else to_device(where, device))
+
+    def _states(self, inputs: Tensor, padded: Tensor | None, mask: Tensor, where: Tensor | None) -> Tensor:
+        """`padded` is `mask` on the CPU, None when all tokens are real."""
         kept: dict[str, Tensor] = {}
         for depth, hidden in self.network.states(self.adapter(inputs), padded, where):
             taken = self.network.takes_positions and 0 < depth == self.deepest

@@ -112,9 +112,10 @@ class FrozenAttention:
         return self.out(joined if packing is None or positions is not None else packing.pack(joined))
 
     def _heads(self, x: Float[Tensor, "batch token joined"]) -> Float[Tensor, "head batch token width"]:
-        """One vector for each head, heads first, in one copy."""
+        """One vector for each head, heads first: in one copy, or in none on a GPU, whose kernels take any strides."""
         width = self.spec.query_width // self.spec.heads
-        return x.unflatten(-1, (-1, width)).permute(2, 0, 1, 3).contiguous()
+        heads = x.unflatten(-1, (-1, width)).permute(2, 0, 1, 3)
+        return heads if x.is_cuda else heads.contiguous()
 
 
 Queries = Float[Tensor, "head batch query width"]
@@ -122,7 +123,13 @@ Keys = Float[Tensor, "head batch token width"]
 
 
 def _mix(q: Queries, k: Keys, v: Keys, added: Tensor | None, causal: bool) -> Queries:
-    """softmax(q kᵀ + added) v by PyTorch's own kernel."""
+    """softmax(q kᵀ + added) v by PyTorch's own kernel.
+
+    On a GPU that is the flash kernel where there is no mask: all tokens real, or a causal order, in which padding on
+    the right needs none. Padding under attention in both directions is a boolean mask over the keys, one row for all
+    heads and queries: the memory-efficient kernel runs, and reads next to nothing more. Flash over packed rows would
+    save what is computed for padding, which is little, since batches hold rows of nearly one length.
+    """
     if added is not None and added.is_floating_point():
         added = added.to(q.dtype)
     by_row = (part.transpose(0, 1) for part in (q, k, v))

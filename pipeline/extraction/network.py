@@ -15,6 +15,8 @@ from pipeline.backbones.transformer import Block, Transformer
 from pipeline.extraction.frozen_attention import Batch
 from pipeline.extraction.frozen_block import FrozenBlock
 from pipeline.extraction.packing import Packing
+from pipeline.extraction.products import FUSED_CUDA, kernels_for
+from pipeline.extraction.transfer import to_device
 from pipeline.looped.backbone import LoopedNetwork
 
 Hidden = Float[Tensor, "batch token width"]
@@ -34,7 +36,8 @@ class Network(Protocol):
     ) -> Iterator[tuple[int, Hidden]]:
         """The wanted layers with their numbers, in float32, at every token unless the network takes `positions`.
 
-        A yielded tensor may be overwritten once the next is asked for.
+        `mask` is on the CPU, where what follows from it is known without waiting for a GPU; None when all tokens are
+        real. A yielded tensor may be overwritten once the next is asked for.
         """
         ...
 
@@ -55,17 +58,23 @@ class FastNetwork:
 
     def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[tuple[int, Hidden]]:
         """See `Network.states`."""
-        packing = None if mask is None else Packing(mask)
-        batch = Batch(x.shape[1], mask, packing, self.backbone.geometry(x.shape[1], x.device))
+        packing = None if mask is None else Packing(mask).to(x.device)
+        real = None if mask is None else to_device(mask, x.device)
+        batch = Batch(x.shape[1], real, packing, self.backbone.geometry(x.shape[1], x.device))
         hidden = self.backbone.embed(x)
         if 0 in self.wanted:
             yield 0, hidden
         hidden = packing.pack(hidden) if packing else hidden.clone() if hidden is x else hidden
-        for depth, block in enumerate(self.blocks, start=1):
-            taken = positions if depth == len(self.blocks) else None
-            hidden = block(hidden, batch, taken)
+        for depth, state in enumerate(self._through(hidden, batch, positions), start=1):
             if depth in self.wanted:
-                yield depth, hidden if taken is not None else batch.padded(hidden)
+                taken = positions is not None and depth == len(self.blocks)
+                yield depth, state if taken else batch.padded(state)
+
+    def _through(self, hidden: Hidden, batch: Batch, positions: Tensor | None) -> Iterator[Hidden]:
+        """What leaves each block; the last one's at `positions` alone."""
+        for block in self.blocks:
+            hidden = block(hidden, batch, positions if block is self.blocks[-1] else None)
+            yield hidden
 
     def normalise(self, hidden: Hidden) -> Hidden:
         """See `Network.normalise`."""
@@ -106,7 +115,7 @@ class SlowNetwork:
 
     def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[tuple[int, Hidden]]:
         """See `Network.states`."""
-        found = self.backbone(x.to(self.dtype), mask)
+        found = self.backbone(x.to(self.dtype), None if mask is None else to_device(mask, x.device))
         for depth in sorted(self.wanted):
             yield depth, found[depth].float()
 
@@ -123,4 +132,8 @@ def prepare(backbone: Transformer | GenericNetwork | LoopedNetwork, dtype: torch
         return RecurrentNetwork(backbone, wanted)
     if isinstance(backbone, GenericNetwork):
         return SlowNetwork(backbone, dtype, wanted)
+    if kernels_for(next(backbone.parameters()).device, dtype) == FUSED_CUDA:
+        from pipeline.extraction.fused_network import FusedNetwork
+
+        return FusedNetwork(backbone, dtype, wanted)
     return FastNetwork(backbone, dtype, wanted)

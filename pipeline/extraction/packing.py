@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
+
+from pipeline.extraction.transfer import to_device
 
 
 class Packing:
@@ -33,3 +36,8 @@ class Packing:
     ) -> Float[Tensor, "batch kept width"]:
         """The vectors at each row's own positions, which must be real."""
         return x[0].index_select(0, (self.starts[:, None] + positions).flatten()).unflatten(0, positions.shape)
+
+    def to(self, device: torch.device) -> Packing:
+        """The same for batches on `device`. To find the places there would wait for all that a GPU has yet to do."""
+        self.index, self.starts = to_device(self.index, device), to_device(self.starts, device)
+        return self

@@ -1,12 +1,15 @@
 """The matrix products of a frozen network, prepared once: weights packed for the machine, activation fused.
 
 On a CPU with bfloat16 instructions oneDNN multiplies weights that were laid out for it beforehand and applies GELU
-while the result is still in registers. Elsewhere a product is PyTorch's own. Which one it is follows from the kind of
-device and the dtype alone, so that equal bytes within a kind of device still hold.
+while the result is still in registers. On a GPU cuBLAS does so for tanh GELU and ReLU; what it cannot apply, and what
+stands between products, are Triton kernels (`fused.py`). Elsewhere a product is PyTorch's own. Which it is follows from
+the kind of device and the dtype alone, so that equal bytes within a kind of device still hold.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from collections.abc import Callable
 
 import torch
@@ -20,26 +23,55 @@ from pipeline.backbones.transformer import activate
 Product = Callable[[Float[Tensor, "batch token input"]], Float[Tensor, "batch token output"]]
 
 PACKED = "oneDNN bf16 products, weights packed once, GELU fused"
+FUSED_CUDA = "cuBLAS products; norms, residual sums and activations fused in Triton"
 PLAIN = "PyTorch's own products"
-FUSED = {None: ("none", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "silu": ("swish", "")}
+HALF = (torch.bfloat16, torch.float16)
+SLOW = "transformers' own code: not one of the fast families, so nothing is fused and every layer runs"
+FUSED_PACKED = {None: ("none", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "silu": ("swish", "")}
 
 
 def kernels_for(device: torch.device, dtype: torch.dtype) -> str:
-    """Which products this device and dtype get: `PACKED` or `PLAIN`."""
+    """Which products this device and dtype get: `PACKED`, `FUSED_CUDA` or `PLAIN`.
+
+    The one place that decides it. float32 stays plain on a GPU: what the fused kernels gave is compared with it, so the
+    two should share none.
+    """
+    if device.type == "cuda":
+        return FUSED_CUDA if dtype in HALF and triton_fault(device) is None else PLAIN
     packed = device.type == "cpu" and dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
     return PACKED if packed and torch.ops.mkldnn._is_mkldnn_bf16_supported() else PLAIN
 
 
-SLOW = "transformers' own code: not one of the fast families, so nothing is fused and every layer runs"
+@functools.cache
+def triton_fault(device: torch.device) -> str | None:
+    """Why the Triton kernels cannot run on a CUDA device; None when they can.
+
+    Found out by running them once: Triton also needs a C compiler and a driver that it knows.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if not torch.cuda.is_available():
+        return "torch sees no CUDA device"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "this GPU has no bfloat16 units"
+    try:
+        from pipeline.extraction.fused import try_out
+
+        try_out(device)
+    except Exception as error:  # Triton has no error of its own for all that can be missing
+        return f"Triton fails with {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return None
 
 
 def reason_for(device: torch.device, dtype: torch.dtype) -> str:
     """The choice in a sentence for the user, with what it costs where it is a fallback."""
-    if kernels_for(device, dtype) == PACKED:
-        return PACKED
-    if device.type == "cpu" and dtype == torch.bfloat16:
-        return f"{PLAIN}: this CPU has no bfloat16 instructions, float32 is faster here (cache.compute_dtype: float32)"
-    return PLAIN
+    kernels = kernels_for(device, dtype)
+    if kernels != PLAIN or dtype not in HALF:
+        return kernels
+    if device.type == "cuda":
+        fault = triton_fault(device)
+        return f"{PLAIN}: {fault}; a block's norms, sums and activation are 7 passes over memory in place of 2 or 3"
+    return f"{PLAIN}: this CPU has no bfloat16 instructions, float32 is faster here (cache.compute_dtype: float32)"
 
 
 def product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, activation: Activation | None = None) -> Product:
@@ -52,8 +84,11 @@ def product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, activation:
         activation: applied to the result; None for none.
     """
     weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
-    if kernels_for(weight.device, dtype) == PACKED and activation in FUSED:
+    kernels = kernels_for(weight.device, dtype)
+    if kernels == PACKED and activation in FUSED_PACKED:
         return _packed(weight, bias, activation)
+    if kernels == FUSED_CUDA and activation is not None:
+        return _fused_cuda(weight, bias, activation)
     return _plain(weight, bias, activation)
 
 
@@ -64,12 +99,30 @@ def linear(module: nn.Linear, dtype: torch.dtype, activation: Activation | None 
 
 def _packed(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    attribute, algorithm = FUSED[activation]
+    attribute, algorithm = FUSED_PACKED[activation]
 
     def multiply(x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x.to(weight.dtype), packed, bias, attribute, [], algorithm)
 
     return multiply
+
+
+def _fused_cuda(weight: Tensor, bias: Tensor | None, activation: Activation) -> Product:
+    from pipeline.extraction.fused import activate_
+
+    if activation == "relu" or (activation == "gelu_tanh" and weight.is_cuda):  # what a CPU calls GELU here is erf's
+        added, gelu = weight.new_zeros(len(weight)) if bias is None else bias, activation == "gelu_tanh"
+
+        def in_cublas(x: Tensor) -> Tensor:
+            rows = x.to(weight.dtype).flatten(0, -2)
+            return torch.ops.aten._addmm_activation(added, rows, weight.T, use_gelu=gelu).unflatten(0, x.shape[:-1])
+
+        return in_cublas
+
+    def in_triton(x: Tensor) -> Tensor:
+        return activate_(F.linear(x.to(weight.dtype), weight, bias), activation)
+
+    return in_triton
 
 
 def _plain(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:

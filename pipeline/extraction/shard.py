@@ -23,6 +23,7 @@ from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.sources import AnyBackbone, find_source
+from pipeline.extraction.transfer import Arriving, one_behind, to_device
 from pipeline.features.layout import Layout
 from pipeline.features.write import write_shard
 from pipeline.identity import file_sha256
@@ -107,11 +108,16 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
     lengths = inputs.lengths[rows]
     stored = inputs.read(rows)
     values = np.zeros((len(rows), *job.layout.shape[1:]), np.float32)
-    for picked in batches(lengths, job.settings.batch_tokens):
+
+    def begin(picked: Int64[np.ndarray, " picked"]) -> tuple[Int64[np.ndarray, " picked"], Arriving]:
         try:
-            states = read_rows(reader, inputs, stored[picked], lengths[picked])
+            return picked, begin_rows(reader, inputs, stored[picked], lengths[picked])
         except torch.OutOfMemoryError as error:
             raise _too_large(job, len(picked), int(lengths[picked].max())) from error
+
+    # While a GPU computes a batch, the one before it is put into its place here and the next is prepared.
+    for picked, arriving in one_behind(map(begin, batches(lengths, job.settings.batch_tokens))):
+        states = arriving.numpy()
         for bad in np.flatnonzero(~np.isfinite(states).all(axis=(1, 2, 3))):
             one = picked[bad : bad + 1]
             exact = exact_reader(job.tokens, job.backbone, job.settings, job.device)
@@ -133,17 +139,26 @@ def _too_large(job: ShardJob, rows: int, tokens: int) -> PermafrostError:
     )
 
 
+def begin_rows(
+    reader: Reader,
+    inputs: Inputs,
+    stored: Num[np.ndarray, "row token *feature"],
+    lengths: Int32[np.ndarray, " row"],
+) -> Arriving:
+    """Begin the hidden states of some rows run together, cut to the longest of them."""
+    longest = max(1, int(lengths.max()))
+    batch = to_device(torch.from_numpy(inputs.prepare(stored[:, :longest])), reader.device)
+    return Arriving(reader.read(batch, torch.from_numpy(lengths.astype(np.int64)), inputs.tokens.readout))
+
+
 def read_rows(
     reader: Reader,
     inputs: Inputs,
     stored: Num[np.ndarray, "row token *feature"],
     lengths: Int32[np.ndarray, " row"],
 ) -> Float32[np.ndarray, "row kept layer width"]:
-    """Hidden states of some inputs run together, cut to the longest of them."""
-    longest = max(1, int(lengths.max()))
-    batch = torch.from_numpy(inputs.prepare(stored[:, :longest])).to(reader.device)
-    counted = torch.from_numpy(lengths.astype(np.int64)).to(reader.device)
-    return reader.read(batch, counted, inputs.tokens.readout).cpu().numpy()
+    """The hidden states that `begin_rows` begins."""
+    return begin_rows(reader, inputs, stored, lengths).numpy()
 
 
 @lru_cache(maxsize=1)

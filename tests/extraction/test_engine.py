@@ -299,15 +299,15 @@ def test_out_of_memory_with_a_single_row_says_that_smaller_batches_do_not_help(r
 def test_a_failure_in_the_seventh_batch_costs_only_the_shard_under_way(run, monkeypatch):
     """Two batches a shard: the seventh is the fourth shard's first; the rerun computes that shard and what follows."""
     whole = everything(run("whole", batch_tokens=24))
-    read, batches, computed = shard.read_rows, [], []
+    begin, batches, computed = shard.begin_rows, [], []
 
     def fails(*args):
         batches.append(args)
         if len(batches) == 7:
             raise RuntimeError("the driver went away")
-        return read(*args)
+        return begin(*args)
 
-    monkeypatch.setattr(shard, "read_rows", fails)
+    monkeypatch.setattr(shard, "begin_rows", fails)
     with pytest.raises(RuntimeError, match="the driver went away"):
         run("failed", batch_tokens=24)
     compute = engine.compute_shard
