@@ -66,7 +66,8 @@ class Reader:
         lengths = lengths.clamp(min=1)
         with torch.cuda.device_of(inputs):  # Triton and streams follow the current device, not their tensors'
             if not bool((lengths == inputs.shape[1]).all()):
-                return self._padded(inputs, lengths, answers)
+                padded = torch.arange(inputs.shape[1]) < lengths[:, None]
+                return self._states(inputs, to_device(lengths, inputs.device), padded, answers)
             if answers not in self._whole:
                 forward = partial(self._full, answers)
                 self._whole[answers] = GraphCache(forward, CudaRecorder()) if self._recordable else forward
@@ -74,19 +75,14 @@ class Reader:
 
     def _full(self, answers: int, inputs: Tensor) -> Tensor:
         """Rows without padding. Nothing depends on numbers and all is made on the device, so a graph can hold it."""
-        rows, tokens = inputs.shape[:2]
-        lengths = torch.full((rows,), tokens, device=inputs.device)
-        mask = torch.ones(rows, tokens, dtype=torch.bool, device=inputs.device)
-        return self._states(inputs, None, mask, positions(self.readout, answers, lengths, tokens))
+        lengths = torch.full(inputs.shape[:1], inputs.shape[1], device=inputs.device)
+        return self._states(inputs, lengths, None, answers)
 
-    def _padded(self, inputs: Tensor, lengths: Tensor, answers: int) -> Tensor:
-        tokens, device = inputs.shape[1], inputs.device
-        mask = torch.arange(tokens) < lengths[:, None]
+    def _states(self, inputs: Tensor, lengths: Tensor, padded: Tensor | None, answers: int) -> Tensor:
+        """`padded` is which tokens are real, on the CPU; None when all are."""
+        tokens = inputs.shape[1]
+        mask = torch.arange(tokens, device=inputs.device) < lengths[:, None]
         where = positions(self.readout, answers, lengths, tokens)
-        return self._states(inputs, mask, to_device(mask, device), None if where is None else to_device(where, device))
-
-    def _states(self, inputs: Tensor, padded: Tensor | None, mask: Tensor, where: Tensor | None) -> Tensor:
-        """`padded` is `mask` on the CPU, None when all tokens are real."""
         kept: dict[str, Tensor] = {}
         for depth, hidden in self.network.states(self.adapter(inputs), padded, where):
             taken = self.network.takes_positions and 0 < depth == self.deepest

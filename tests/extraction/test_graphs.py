@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from pipeline.extraction import forward
+from pipeline.extraction.forward import Reader
 from pipeline.extraction.graphs import GraphCache
 from pipeline.extraction.transfer import Arriving, one_behind, to_device
+from tests.architectures import CONFIGS
+from tests.tiny import random_transformer
+
+FAMILIES = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 
 class Recorder:
@@ -118,6 +124,30 @@ def test_an_error_of_the_forward_pass_itself_is_not_hidden():
 
     with pytest.raises(torch.OutOfMemoryError):
         GraphCache(fails, Recorder(), after=0)(batch(8))
+
+
+@FAMILIES
+def test_whole_batches_of_every_family_are_the_same_through_graphs(config, monkeypatch):
+    record = Recorder()
+    monkeypatch.setattr(forward, "CudaRecorder", lambda: record)
+    network, names, lengths = random_transformer(config), ("0", "1", "final"), torch.full((2,), 5)
+    readers = [Reader(nn.Identity(), network, names, "last") for _ in range(2)]
+    readers[0]._recordable = True
+    for _ in range(6):
+        x = torch.randn(2, 5, 32)
+        with_graphs, without = (reader.read(x.clone(), lengths, 1) for reader in readers)
+        assert torch.equal(with_graphs, without)
+    readers[0].read(torch.randn(2, 5, 32), torch.tensor([5, 3]), 1)
+    assert record.recorded == [(2, 5, 32)]
+    assert len(record.replayed) == 3
+
+
+@FAMILIES
+@pytest.mark.parametrize("readout", ["task", "mean", "max", "all"])
+def test_nothing_in_a_whole_batch_depends_on_numbers(config, readout):
+    """On the meta device there are none, so that what would ask for one, and break a graph, fails."""
+    reader = Reader(nn.Identity(), random_transformer(config).to("meta"), ("0", "1", "final"), readout)
+    assert reader.read(torch.empty(2, 5, 32, device="meta"), torch.full((2,), 5), 2).shape[:1] == (2,)
 
 
 def test_each_batch_is_finished_after_the_next_has_begun():
