@@ -117,7 +117,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
             workspace.discard()
         if not workspace.store.exists():
             _create(plan, workspace.store)
-        job = _job(plan, workspace, where)
+        job = _job(plan, workspace, where, kernels)
         seconds = _compute_missing(job, workspace, where, destination.name)
         fidelity = check_fidelity(job, plan.inputs, workspace.store)
         workspace.sweep()
@@ -143,9 +143,9 @@ def _create(plan: Extraction, path: Path) -> None:
     partial_path.rename(path)
 
 
-def _job(plan: Extraction, workspace: Workspace, where: Where) -> ShardJob:
+def _job(plan: Extraction, workspace: Workspace, where: Where, kernels: str) -> ShardJob:
     tokens, store = plan.tokens.path.resolve(), workspace.store.resolve()
-    return ShardJob(tokens, plan.backbone.settings, plan.settings, store, plan.layout, str(where.device))
+    return ShardJob(tokens, plan.backbone.settings, plan.settings, store, plan.layout, str(where.device), kernels)
 
 
 def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: str) -> float:

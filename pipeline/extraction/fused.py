@@ -101,7 +101,8 @@ class FusedNorm:
         """
         assert isinstance(norm, nn.LayerNorm | RmsNorm)
         self.weight, self.eps, self.dtype = norm.weight.detach(), norm.eps or 0.0, dtype
-        self.bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
+        bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
+        self.bias = None if bias is None else bias.detach()
         self.rms, self.postnorm = isinstance(norm, RmsNorm), postnorm
 
     def __call__(

@@ -22,7 +22,7 @@ from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
-from pipeline.extraction.sources import AnyBackbone, find_source
+from pipeline.extraction.sources import AnyBackbone, find_source, kernels_of
 from pipeline.extraction.transfer import Arriving, one_behind, to_device
 from pipeline.features.layout import Layout
 from pipeline.features.write import write_shard
@@ -44,6 +44,7 @@ class ShardJob:
     store: Path
     layout: Layout
     device: str
+    kernels: str
 
 
 class Inputs:
@@ -98,10 +99,11 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
 
     Raises:
         ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
-        PermafrostError: the device has no memory for a batch.
+        PermafrostError: the device has no memory for a batch, or this process has other kernels than the job's.
     """
     start = time.perf_counter()
     torch.set_num_threads(job.settings.threads)
+    _require_kernels(job)
     inputs, reader = _prepared(job.tokens, job.backbone, job.settings, job.device)
     held = job.layout.rows_of(shard)
     rows = np.arange(held.start, held.stop)
@@ -126,6 +128,19 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
         values[picked, : states.shape[1]] = states
     write_shard(job.store, job.layout, shard, values)
     return ShardDone(file_sha256(job.store / job.layout.file_of(shard)), time.perf_counter() - start)
+
+
+@lru_cache(maxsize=1)
+def _require_kernels(job: ShardJob) -> None:
+    """Refuse to mix, say, a worker without Triton among workers that have it: their low bits differ."""
+    here, _ = kernels_of(
+        find_source(job.backbone), torch.device(job.device), getattr(torch, job.settings.compute_dtype)
+    )
+    if here != job.kernels:
+        raise PermafrostError(
+            f"a worker has {here!r}, where the run began it is {job.kernels!r}",
+            mend="make the workers' machines and environments alike",
+        )
 
 
 def _too_large(job: ShardJob, rows: int, tokens: int) -> PermafrostError:

@@ -230,6 +230,12 @@ def test_work_may_be_done_by_other_processes_and_gives_the_same_bytes(run):
     assert everything(run("inline")) == everything(run("local", scheduler="local:2"))
 
 
+def test_a_worker_with_other_kernels_is_refused(run, monkeypatch):
+    monkeypatch.setattr(engine, "kernels_of", lambda *_: ("other kernels", "with a reason"))
+    with pytest.raises(PermafrostError, match=r"a worker has .*PyTorch's own.* the run began it is 'other kernels'"):
+        run()
+
+
 def test_features_that_do_not_fit_the_disk_are_refused_before_anything_runs(run, monkeypatch):
     monkeypatch.setattr(engine.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
     with pytest.raises(PermafrostError, match=r"the features take 0.0 GB, .* has 0.0 GB free"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pipeline.extraction import forward
 from pipeline.extraction.forward import Reader
@@ -142,12 +144,30 @@ def test_whole_batches_of_every_family_are_the_same_through_graphs(config, monke
     assert len(record.replayed) == 3
 
 
+class Devices(TorchDispatchMode):
+    """The devices of all operands and results of the operations inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for part in tree_leaves((args, kwargs, out)):
+            self.seen |= {part.device.type} if isinstance(part, Tensor) else set()
+        return out
+
+
 @FAMILIES
 @pytest.mark.parametrize("readout", ["task", "mean", "max", "all"])
-def test_nothing_in_a_whole_batch_depends_on_numbers(config, readout):
-    """On the meta device there are none, so that what would ask for one, and break a graph, fails."""
+def test_nothing_in_a_whole_batch_depends_on_numbers_or_comes_from_the_host(config, readout):
+    """The meta device has no numbers, so that what would ask for one fails; a graph could hold neither."""
     reader = Reader(nn.Identity(), random_transformer(config).to("meta"), ("0", "1", "final"), readout)
-    assert reader.read(torch.empty(2, 5, 32, device="meta"), torch.full((2,), 5), 2).shape[:1] == (2,)
+    x = torch.empty(2, 5, 32, device="meta")
+    reader.read(x, torch.full((2,), 5), 2)  # weights are prepared
+    with torch.no_grad(), Devices() as devices:
+        reader._full(2, x)
+    assert devices.seen == {"meta"}
 
 
 def test_each_batch_is_finished_after_the_next_has_begun():
