@@ -61,7 +61,7 @@ def test_every_readout_of_every_layer_is_that_of_each_row_alone(config):
 @pytest.mark.parametrize("kernels", [PACKED, PLAIN])
 @torch.no_grad()
 def test_half_precision_stays_within_the_tolerance_of_float32_in_every_layer(config, ragged, kernels, monkeypatch):
-    """With PLAIN this is the path of a GPU, on a CPU."""
+    """PLAIN is the path of a GPU without Triton, on a CPU; with it: test_fused.py."""
     if kernels == PACKED and not HAS_BF16:
         pytest.skip("this CPU has no bfloat16 instructions")
     exact = random_transformer(config, std=0.1)

@@ -135,13 +135,13 @@ def test_whole_batches_of_every_family_are_the_same_through_graphs(config, monke
     network, names, lengths = random_transformer(config), ("0", "1", "final"), torch.full((2,), 5)
     readers = [Reader(nn.Identity(), network, names, "last") for _ in range(2)]
     readers[0]._recordable = True
-    for _ in range(6):
+    for _ in range(5):
         x = torch.randn(2, 5, 32)
         with_graphs, without = (reader.read(x.clone(), lengths, 1) for reader in readers)
         assert torch.equal(with_graphs, without)
     readers[0].read(torch.randn(2, 5, 32), torch.tensor([5, 3]), 1)
     assert record.recorded == [(2, 5, 32)]
-    assert len(record.replayed) == 3
+    assert len(record.replayed) == 2
 
 
 class Devices(TorchDispatchMode):
@@ -159,7 +159,7 @@ class Devices(TorchDispatchMode):
 
 
 @FAMILIES
-@pytest.mark.parametrize("readout", ["task", "mean", "max", "all"])
+@pytest.mark.parametrize("readout", ["task", "mean"])
 def test_nothing_in_a_whole_batch_depends_on_numbers_or_comes_from_the_host(config, readout):
     """The meta device has no numbers, so that what would ask for one fails; a graph could hold neither."""
     reader = Reader(nn.Identity(), random_transformer(config).to("meta"), ("0", "1", "final"), readout)
