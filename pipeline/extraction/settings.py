@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from pipeline.extraction.readout import ReadoutName
@@ -14,20 +14,26 @@ from pipeline.params import STRICT
 Positive = Annotated[int, Field(gt=0)]
 
 
+def _each_once(names: tuple[ReadoutName, ...]) -> tuple[ReadoutName, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("a readout is named twice")
+    return names
+
+
 @dataclass(frozen=True, config=STRICT)
 class CacheSettings:
     """How hidden states are computed and stored.
 
     The adapter is drawn from `adapter_seed` with orthogonal weights times `adapter_gain`. `layers` are block numbers
-    (0: the embeddings), `final`, or `all`. `readout` is which positions are kept (see `readout.py`). `batch_tokens` and
-    `threads` are here because they change low bits. `tolerance` is the largest relative error against float32 that the
-    sample may show.
+    (0: the embeddings), `final`, or `all`. `readout` is which positions are kept (see `readout.py`), or several such
+    names. `batch_tokens` and `threads` are here because they change low bits. `tolerance` is the largest relative error
+    against float32 that the sample may show.
     """
 
     adapter_seed: int
     adapter_gain: Annotated[float, Field(gt=0)]
     layers: Annotated[tuple[Annotated[int, Field(ge=0)] | Literal["final", "all"], ...], Field(min_length=1)]
-    readout: ReadoutName
+    readout: ReadoutName | Annotated[tuple[ReadoutName, ...], Field(min_length=1), AfterValidator(_each_once)]
     compute_dtype: Literal["bfloat16", "float32"]
     storage_dtype: StorageDtype
     batch_tokens: Positive
@@ -35,3 +41,8 @@ class CacheSettings:
     shard_bytes: Positive
     chunk_bytes: Positive
     tolerance: Annotated[float, Field(gt=0)]
+
+    @property
+    def readouts(self) -> tuple[ReadoutName, ...]:
+        """The readouts, also where there is one."""
+        return (self.readout,) if isinstance(self.readout, str) else self.readout
