@@ -86,9 +86,9 @@ def plan_extraction(
         )
     layers = layer_names(settings.layers, backbone.spec.layers)
     inputs = find_inputs(tokens.path.resolve(), tokens.digest)
-    kept = kept_together(settings.readouts, tokens.readout, tokens.length)
+    kept = kept_together(settings.readout, tokens.readout, tokens.length)
     sizes = (settings.storage_dtype, settings.shard_bytes, settings.chunk_bytes)
-    states = state_names(layers, settings.readouts)
+    states = state_names(layers, settings.readout)
     layout = plan_layout(len(inputs.first), kept, states, backbone.spec.width, *sizes)
     identity = {**names, "schema": SCHEMA, "tokens": tokens.digest, "weights": backbone.weights}
     return Extraction(tokens, backbone, settings, inputs, layout, identity)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from pipeline.extraction.readout import ReadoutName
@@ -14,7 +14,14 @@ from pipeline.params import STRICT
 Positive = Annotated[int, Field(gt=0)]
 
 
+def _several(names: Any) -> Any:
+    """One name stands for a list of one."""
+    return (names,) if isinstance(names, str) else tuple(names) if isinstance(names, list) else names
+
+
 def _each_once(names: tuple[ReadoutName, ...]) -> tuple[ReadoutName, ...]:
+    if not names:
+        raise ValueError("at least one readout is needed")
     if len(set(names)) < len(names):
         raise ValueError("a readout is named twice")
     return names
@@ -33,7 +40,7 @@ class CacheSettings:
     adapter_seed: int
     adapter_gain: Annotated[float, Field(gt=0)]
     layers: Annotated[tuple[Annotated[int, Field(ge=0)] | Literal["final", "all"], ...], Field(min_length=1)]
-    readout: ReadoutName | Annotated[tuple[ReadoutName, ...], Field(min_length=1), AfterValidator(_each_once)]
+    readout: Annotated[tuple[ReadoutName, ...], BeforeValidator(_several), AfterValidator(_each_once)]
     compute_dtype: Literal["bfloat16", "float32"]
     storage_dtype: StorageDtype
     batch_tokens: Positive
@@ -41,8 +48,3 @@ class CacheSettings:
     shard_bytes: Positive
     chunk_bytes: Positive
     tolerance: Annotated[float, Field(gt=0)]
-
-    @property
-    def readouts(self) -> tuple[ReadoutName, ...]:
-        """The readouts, also where there is one."""
-        return (self.readout,) if isinstance(self.readout, str) else self.readout

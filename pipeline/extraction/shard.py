@@ -206,4 +206,4 @@ def _reader(
         adapter = make_adapter(tokens.kind, size, backbone.spec.width, settings.adapter_gain, settings.adapter_seed)
     layers = layer_names(settings.layers, backbone.spec.layers)
     frozen = adapter.to(device).requires_grad_(False)
-    return Reader(frozen, network.to(device), layers, settings.readouts, getattr(torch, dtype))
+    return Reader(frozen, network.to(device), layers, settings.readout, getattr(torch, dtype))

@@ -62,7 +62,7 @@ def pass_flops(
     widths = (spec.query_width, spec.key_width, spec.gated, isinstance(backbone.settings, LstmSource))
     names = layer_names(settings.layers, spec.layers)
     deepest = max(spec.layers if name == "final" else int(name) for name in names)
-    first, *others = settings.readouts
+    first, *others = settings.readout
     kept = None if others else {"task": tokens.readout, "last": 1}.get(first)
     total = 0
     for length, count in zip(*np.unique(lengths, return_counts=True), strict=True):
