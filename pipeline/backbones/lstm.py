@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.places import Geometry
 from pipeline.backbones.spec import Spec
-from pipeline.backbones.transformer import PLAIN, Transformer
+from pipeline.backbones.transformer import PLAIN, Kept, Transformer, rows_at
 
 POSITION_STD = 0.02
 
@@ -34,16 +34,16 @@ class LstmLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch token width"],
-        last: int | None = None,
+        kept: Kept | None = None,
         mask: Bool[Tensor, "batch token"] | None = None,
         geometry: Geometry = PLAIN,
-    ) -> Float[Tensor, "batch last width"]:
-        """The output at the last `last` tokens (default: all). Padding is on the right, where no real token sees it."""
+    ) -> Float[Tensor, "batch kept width"]:
+        """The output at the `kept` tokens (default: all). Padding is on the right, where no real token sees it."""
         with torch.autocast(x.device.type, enabled=False):
             hidden = self.lstm(x.float())[0]
         hidden = x + hidden if self.residual else hidden
         hidden = hidden if self.norm is None else self.norm(hidden)
-        return hidden if last is None else hidden[:, -last:]
+        return hidden if kept is None else rows_at(hidden, kept)
 
 
 class Lstm(Transformer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from pipeline.backbones.attention import attend
@@ -20,6 +20,8 @@ from pipeline.backbones.places import Geometry, Relative, Rotary, Table, relativ
 from pipeline.backbones.spec import Activation, Spec
 
 PLAIN = Geometry()
+Kept = int | Int64[Tensor, "batch kept"]
+"""Whose output is wanted: so many of the last tokens, or the tokens at each row's own places."""
 
 
 class RmsNorm(nn.RMSNorm):
@@ -40,6 +42,11 @@ def by_heads(x: Float[Tensor, "batch token joined"], heads: int) -> Float[Tensor
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def rows_at(x: Float[Tensor, "batch token width"], kept: Kept) -> Float[Tensor, "batch kept width"]:
+    """The vectors of the tokens that are kept."""
+    return x[:, -kept:] if isinstance(kept, int) else x.take_along_dim(kept[:, :, None], 1)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention with one fused projection to queries, keys and values."""
 
@@ -52,36 +59,41 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch token width"],
-        last: int,
+        kept: Kept,
         mask: Bool[Tensor, "batch token"] | None,
         geometry: Geometry,
-    ) -> Float[Tensor, "batch last width"]:
-        """Attend from the last `last` tokens to all; `mask` is true at tokens that may be attended to."""
+    ) -> Float[Tensor, "batch kept width"]:
+        """Attend from the `kept` tokens to all; `mask` is true at tokens that may be attended to."""
         spec, tokens = self.spec, x.shape[1]
-        if last == tokens:
+        whole = isinstance(kept, int) and kept == tokens
+        places = torch.arange(tokens - kept, tokens, device=x.device)[None] if isinstance(kept, int) else kept
+        if whole:
             places, queries, rest = None, None, self.qkv(x)
         elif not isinstance(self.qkv, nn.Linear):  # one with a low-rank update, which has no rows of its own
-            places = torch.arange(tokens - last, tokens, device=x.device)[None]
             projected = self.qkv(x)
-            queries, rest = projected[:, -last:, : spec.query_width], projected[..., spec.query_width :]
+            queries, rest = rows_at(projected[..., : spec.query_width], kept), projected[..., spec.query_width :]
         else:
-            places = torch.arange(tokens - last, tokens, device=x.device)[None]
             bias = self.qkv.bias
             split = (None, None) if bias is None else (bias[: spec.query_width], bias[spec.query_width :])
-            queries = F.linear(x[:, -last:], self.qkv.weight[: spec.query_width], split[0])
+            queries = F.linear(rows_at(x, kept), self.qkv.weight[: spec.query_width], split[0])
             rest = F.linear(x, self.qkv.weight[spec.query_width :], split[1])
-        causal = spec.causal and last > 1
+        causal = spec.causal and not (isinstance(kept, int) and kept == 1)  # the last token sees all
         allowed = visible(tokens, places, mask, causal, spec.window, x.device)
         if self.training and not x.is_cuda and spec.plain_attention:
             if allowed is None and causal:
-                allowed = torch.ones(1, 1, last, last, dtype=torch.bool).tril()
+                allowed = torch.ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
             return self.out(attend(queries, rest, spec.heads, allowed, spec.attention_dropout))
         sizes = (spec.query_width, spec.key_width, spec.key_width)
         q, k, v = rest.split(sizes, dim=-1) if queries is None else (queries, *rest.split(sizes[1:], dim=-1))
         key_heads = spec.key_heads or spec.heads
         q, k, v = by_heads(q, spec.heads), by_heads(k, key_heads), by_heads(v, key_heads)
         if geometry.rotation is not None:
-            q, k = rotate(q, geometry.rotation[:, None, None, -last:]), rotate(k, geometry.rotation[:, None, None])
+            at = (
+                geometry.rotation[:, None, None, -kept:]
+                if isinstance(kept, int)
+                else geometry.rotation[:, kept][:, :, None]
+            )
+            q, k = rotate(q, at), rotate(k, geometry.rotation[:, None, None])
         added = scores_mask(geometry, places, allowed)
         mixed = F.scaled_dot_product_attention(
             q,
@@ -112,18 +124,18 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch token width"],
-        last: int | None = None,
+        kept: Kept | None = None,
         mask: Bool[Tensor, "batch token"] | None = None,
         geometry: Geometry = PLAIN,
-    ) -> Float[Tensor, "batch last width"]:
-        """The block's output at the last `last` tokens (default: all). Exact: other tokens serve as keys only."""
-        last = x.shape[1] if last is None else last
-        kept = x[:, -last:]
+    ) -> Float[Tensor, "batch kept width"]:
+        """The block's output at the `kept` tokens (default: all). Exact: other tokens serve as keys only."""
+        kept = x.shape[1] if kept is None else kept
+        y = rows_at(x, kept)
         if self.spec.prenorm:
-            kept = kept + self.drop(self.attention(self.norm1(x), last, mask, geometry))
-            return kept + self.drop(self._feed_forward(self.norm2(kept)))
-        kept = self.norm1(kept + self.drop(self.attention(x, last, mask, geometry)))
-        return self.norm2(kept + self.drop(self._feed_forward(kept)))
+            y = y + self.drop(self.attention(self.norm1(x), kept, mask, geometry))
+            return y + self.drop(self._feed_forward(self.norm2(y)))
+        y = self.norm1(y + self.drop(self.attention(x, kept, mask, geometry)))
+        return self.norm2(y + self.drop(self._feed_forward(y)))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         inner = self.up(x)
@@ -185,16 +197,16 @@ class Transformer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch token width"],
-        last: int,
+        kept: Kept,
         mask: Bool[Tensor, "batch token"] | None = None,
-    ) -> Float[Tensor, "batch last width"]:
-        """`final` at the last `last` tokens; the last block computes only those."""
+    ) -> Float[Tensor, "batch kept width"]:
+        """`final` at the `kept` tokens; the last block computes only those."""
         hidden = self.embed(x)
         geometry = self.geometry(x.shape[1], x.device)
         if not self.blocks:
-            hidden = hidden[:, -last:]
+            hidden = rows_at(hidden, kept)
         for index, block in enumerate(self.blocks):
-            hidden = block(hidden, last if index == len(self.blocks) - 1 else None, mask, geometry)
+            hidden = block(hidden, kept if index == len(self.blocks) - 1 else None, mask, geometry)
         return self.normalise(hidden)
 
     def normalise(self, hidden: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:

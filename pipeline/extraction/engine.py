@@ -23,10 +23,10 @@ from pipeline.execution.cluster import Tls
 from pipeline.execution.run import run
 from pipeline.extraction.fidelity import check_fidelity
 from pipeline.extraction.forward import layer_names
-from pipeline.extraction.readout import kept_vectors
+from pipeline.extraction.readout import kept_together, state_names
 from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.shard import Inputs, ShardJob, compute_shard, find_inputs
-from pipeline.extraction.sources import AnyBackbone, example_flops, kernels_of
+from pipeline.extraction.sources import AnyBackbone, kernels_of, pass_flops
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
 from pipeline.features.workspace import Workspace, shard_key
@@ -69,7 +69,8 @@ def plan_extraction(
 
     Raises:
         PermafrostError: an input is longer than the backbone's positions, a layer does not exist, the task changes its
-            images while training, or its inputs are not the looped transformer's states.
+            images while training, its inputs are not the looped transformer's states, or several readouts keep
+            different numbers of vectors.
     """
     if tokens.augment is not None:
         raise PermafrostError(
@@ -85,9 +86,10 @@ def plan_extraction(
         )
     layers = layer_names(settings.layers, backbone.spec.layers)
     inputs = find_inputs(tokens.path.resolve(), tokens.digest)
-    kept = kept_vectors(settings.readout, tokens.readout, tokens.length)
+    kept = kept_together(settings.readout, tokens.readout, tokens.length)
     sizes = (settings.storage_dtype, settings.shard_bytes, settings.chunk_bytes)
-    layout = plan_layout(len(inputs.first), kept, layers, backbone.spec.width, *sizes)
+    states = state_names(layers, settings.readout)
+    layout = plan_layout(len(inputs.first), kept, states, backbone.spec.width, *sizes)
     identity = {**names, "schema": SCHEMA, "tokens": tokens.digest, "weights": backbone.weights}
     return Extraction(tokens, backbone, settings, inputs, layout, identity)
 
@@ -188,7 +190,7 @@ def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> C
         stage="cache",
         key=key,
         seconds=seconds,
-        flops=plan.layout.rows * example_flops(plan.backbone, plan.tokens),
+        flops=pass_flops(plan.backbone, plan.tokens, plan.settings, plan.inputs.lengths),
         peak_bytes=peak_memory_bytes(),
         device=device_kind(device),
         examples=sum(len(split) for split in plan.tokens.splits.values()),

@@ -25,7 +25,7 @@ class Reader:
     """A frozen network with its input layer, and which hidden states are read off it.
 
     `layers` are names: a block's number, 0 for the embeddings, or `final`. Blocks beyond the deepest are never run, and
-    the deepest computes the wanted positions only.
+    with one readout the deepest computes the wanted positions only.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class Reader:
         adapter: nn.Module,
         backbone: Transformer | GenericNetwork | LoopedNetwork,
         layers: tuple[str, ...],
-        readout: ReadoutName,
+        readouts: tuple[ReadoutName, ...],
         dtype: torch.dtype = torch.float32,
     ) -> None:
         """Prepare `backbone`, in float32 and on its device, for products in `dtype`."""
         self.adapter = adapter
         self.layers, self.dtype = layers, dtype
-        self.readout: ReadoutName = readout
+        self.readouts = readouts
         self.device = next(chain(backbone.parameters(), backbone.buffers())).device
         depths = [backbone.depth if name == "final" else int(name) for name in layers]
         self.deepest = max(depths)
@@ -52,8 +52,8 @@ class Reader:
     @torch.inference_mode()
     def read(
         self, inputs: Num[Tensor, "batch token *feature"], lengths: Int64[Tensor, " batch"], answers: int
-    ) -> Float[Tensor, "batch kept layer width"]:
-        """Hidden states in float32 for one batch; on a GPU they may not be computed yet when this returns.
+    ) -> Float[Tensor, "batch kept state width"]:
+        """Hidden states in float32 for one batch: of each layer its readouts. A GPU may not have computed them yet.
 
         Args:
             inputs: patches or ids, padded on the right, on the network's device.
@@ -82,18 +82,22 @@ class Reader:
         """`padded` is which tokens are real, on the CPU; None when all are."""
         tokens = inputs.shape[1]
         mask = torch.arange(tokens, device=inputs.device) < lengths[:, None]
-        where = positions(self.readout, answers, lengths, tokens)
-        kept: dict[str, Tensor] = {}
-        for depth, hidden in self.network.states(self.adapter(inputs), padded, where):
-            taken = self.network.takes_positions and 0 < depth == self.deepest
+        where: dict[ReadoutName, Tensor | None] = {
+            name: positions(name, answers, lengths, tokens) for name in self.readouts
+        }
+        asked = where[self.readouts[0]] if len(where) == 1 else None
+        kept: dict[tuple[str, ReadoutName], Tensor] = {}
+        for depth, hidden in self.network.states(self.adapter(inputs), padded, asked):
+            taken = asked is not None and self.network.takes_positions and 0 < depth == self.deepest
             for name in self.names[depth]:
-                if where is None:  # what is pooled is normalised before it is pooled
-                    state = self.network.normalise(hidden) if name == "final" else hidden
-                    kept[name] = pool(self.readout, state, mask)
-                else:
-                    state = hidden.clone() if taken else take(hidden, where)
-                    kept[name] = self.network.normalise(state) if name == "final" else state
-        return torch.stack([kept[name].float() for name in self.layers], dim=2)
+                for readout, at in where.items():
+                    if at is None:  # what is pooled is normalised before it is pooled
+                        state = self.network.normalise(hidden) if name == "final" else hidden
+                        kept[name, readout] = pool(readout, state, mask)
+                    else:
+                        state = hidden.clone() if taken else take(hidden, at)
+                        kept[name, readout] = self.network.normalise(state) if name == "final" else state
+        return torch.stack([kept[name, readout].float() for name in self.layers for readout in where], dim=2)
 
 
 def layer_names(layers: tuple[int | str, ...], blocks: int) -> tuple[str, ...]:

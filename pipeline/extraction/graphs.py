@@ -15,7 +15,7 @@ from jaxtyping import Float32, Num
 from torch import Tensor
 
 Inputs = Num[Tensor, "batch token *feature"]
-States = Float32[Tensor, "batch kept layer width"]
+States = Float32[Tensor, "batch kept state width"]
 Forward = Callable[[Tensor], Tensor]
 Record = Callable[[Forward, Tensor], Forward]
 

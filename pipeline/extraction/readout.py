@@ -1,4 +1,4 @@
-"""Which positions' hidden states are kept, or how they become one vector."""
+"""Which positions' hidden states are kept, or how they become one vector; several readouts come from one pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,32 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from pipeline.errors import PermafrostError
+
 ReadoutName = Literal["task", "last", "mean", "max", "all"]
+
+
+def state_names(layers: tuple[str, ...], readouts: tuple[ReadoutName, ...]) -> tuple[str, ...]:
+    """What is kept, by name: the layer, with its readout behind a colon where there are several."""
+    if len(readouts) == 1:
+        return layers
+    return tuple(f"{layer}:{readout}" for layer in layers for readout in readouts)
+
+
+def kept_together(readouts: tuple[ReadoutName, ...], answers: int, tokens: int) -> int:
+    """How many vectors an example keeps of each readout.
+
+    Raises:
+        PermafrostError: the readouts keep different numbers of vectors.
+    """
+    kept = {name: kept_vectors(name, answers, tokens) for name in readouts}
+    if len(set(kept.values())) > 1:
+        counts = ", ".join(f"{name} {count}" for name, count in kept.items())
+        raise PermafrostError(
+            f"cache.readout: these keep different numbers of vectors of an example ({counts})",
+            mend="keep them in runs of their own",
+        )
+    return kept[readouts[0]]
 
 
 def kept_vectors(name: ReadoutName, answers: int, tokens: int) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+import numpy as np
 import torch
+from jaxtyping import Integer
 
 from pipeline.backbones.generic import generic_flops
 from pipeline.backbones.load import Backbone, find_backbone
@@ -12,7 +14,9 @@ from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.settings import BackboneSettings, LoopedSource
 from pipeline.backbones.spec import Spec
 from pipeline.costs.flops import TransformerSizes, forward_flops
+from pipeline.extraction.forward import layer_names
 from pipeline.extraction.products import PLAIN, SLOW, kernels_for, reason_for
+from pipeline.extraction.settings import CacheSettings
 from pipeline.looped.backbone import LoopedBackbone
 from pipeline.looped.layout import Sizes
 from pipeline.tasks.tokens import Tokens
@@ -41,15 +45,30 @@ def kernels_of(backbone: AnyBackbone, device: torch.device, dtype: torch.dtype) 
     return kernels_for(device, dtype), reason_for(device, dtype)
 
 
-def example_flops(backbone: AnyBackbone, tokens: Tokens) -> int:
-    """Operations of the forward pass over one example."""
+def pass_flops(
+    backbone: AnyBackbone, tokens: Tokens, settings: CacheSettings, lengths: Integer[np.ndarray, " row"]
+) -> int:
+    """Operations of the forward pass over inputs of these lengths.
+
+    As much as is run: to the deepest layer that is wanted, there for the positions that are kept, and without padding
+    but in a network that transformers' own code runs.
+    """
     spec = backbone.spec
     if isinstance(backbone, LoopedBackbone):
-        return backbone.spec.flops()
+        return len(lengths) * backbone.spec.flops()
     if not isinstance(spec, Spec):
-        return generic_flops(backbone.folder, tokens.length, spec.width)
+        return len(lengths) * generic_flops(backbone.folder, tokens.length, spec.width)
     features = tokens.features if tokens.kind == "patches" else 0
-    sizes = (spec.width, spec.layers, spec.inner_width, tokens.length, tokens.readout, features)
-    scores = tokens.answers // tokens.readout * tokens.classes
     widths = (spec.query_width, spec.key_width, spec.gated, isinstance(backbone.settings, LstmSource))
-    return forward_flops(TransformerSizes(*sizes, scores, *widths))
+    names = layer_names(settings.layers, spec.layers)
+    deepest = max(spec.layers if name == "final" else int(name) for name in names)
+    first, *others = settings.readout
+    kept = None if others else {"task": tokens.readout, "last": 1}.get(first)
+    total = 0
+    for length, count in zip(*np.unique(lengths, return_counts=True), strict=True):
+        size = max(1, int(length))
+        last = size if kept is None else min(kept, size)
+        total += int(count) * forward_flops(
+            TransformerSizes(spec.width, deepest, spec.inner_width, size, last, features, 0, *widths)
+        )
+    return total

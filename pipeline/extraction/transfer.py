@@ -31,7 +31,7 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
 class Arriving:
     """Hidden states on their way to the host."""
 
-    def __init__(self, states: Float32[Tensor, "batch kept layer width"]) -> None:
+    def __init__(self, states: Float32[Tensor, "batch kept state width"]) -> None:
         """Queue the copy; `states` may be overwritten by what is queued next."""
         self._host, self._arrived = states, None
         if states.is_cuda:
@@ -41,7 +41,7 @@ class Arriving:
                 self._arrived = torch.cuda.Event()
                 self._arrived.record()
 
-    def numpy(self) -> Float32[np.ndarray, "batch kept layer width"]:
+    def numpy(self) -> Float32[np.ndarray, "batch kept state width"]:
         """Wait until they are there."""
         if self._arrived is not None:
             self._arrived.synchronize()

@@ -33,17 +33,22 @@ class Split:
     def pick(self, rows: Integer[np.ndarray, " row"], step: int) -> tuple[Tensor, Tensor | None, Tensor]:
         """Inputs, lengths and labels of `rows` in step `step`."""
         picked = torch.from_numpy(rows).to(self.labels.device)
-        lengths = None if self.lengths is None else self.lengths[picked]
         if self.augment is None:
-            return self.inputs[picked], lengths, self.labels[picked]
-        inputs = torch.from_numpy(self.augment(rows, step)).to(self.labels.device)
-        return inputs, lengths, self.labels[picked]
+            lengths = None if self.lengths is None else self.lengths[picked]
+            return *unpadded(self.inputs[picked], lengths), self.labels[picked]
+        return torch.from_numpy(self.augment(rows, step)).to(self.labels.device), None, self.labels[picked]
 
     def parts(self, size: int) -> list[tuple[Tensor, Tensor | None]]:
         """The whole split's inputs and lengths in order, `size` examples at a time."""
-        starts = range(0, len(self.labels), size)
-        lengths = self.lengths
-        return [(self.inputs[i : i + size], None if lengths is None else lengths[i : i + size]) for i in starts]
+        starts, lengths = range(0, len(self.labels), size), self.lengths
+        return [unpadded(self.inputs[i : i + size], None if lengths is None else lengths[i : i + size]) for i in starts]
+
+
+def unpadded(
+    inputs: Num[Tensor, "batch token *feature"], lengths: Integer[Tensor, " batch"] | None
+) -> tuple[Num[Tensor, "batch longest *feature"], Integer[Tensor, " batch"] | None]:
+    """The batch without the padding that all its examples have."""
+    return (inputs if lengths is None else inputs[:, : max(1, int(lengths.max()))]), lengths
 
 
 def load_split(tokens: Tokens, name: str, seed: int, device: torch.device) -> Split:

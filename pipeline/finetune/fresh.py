@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 from pipeline.errors import PermafrostError
-from pipeline.finetune.batches import reads_at_end
+from pipeline.finetune.batches import reads_at_end, unpadded
 from pipeline.tasks.bit_memory import BitMemory
 from pipeline.tasks.bit_xor import BitXor
 from pipeline.tasks.listops import ListOps
@@ -49,7 +49,7 @@ class Stream:
         if tokens.kind == "ids" and not reads_at_end(tokens):
             lengths = torch.from_numpy((stored != tokens.pad_id).sum(1)).to(self.device)
         answers = torch.from_numpy(labels.astype(np.int64)).to(self.device)
-        return torch.from_numpy(inputs).to(self.device), lengths, answers
+        return *unpadded(torch.from_numpy(inputs).to(self.device), lengths), answers
 
 
 def stream_of(tokens: Tokens, device: torch.device) -> Stream:

@@ -221,7 +221,7 @@ def _cost(
         spec.width,
         spec.layers,
         spec.inner_width,
-        shape.length,
+        0,
         shape.readout,
         features,
         shape.scores,
@@ -231,14 +231,16 @@ def _cost(
         isinstance(backbone.settings, LstmSource),
     )
     matrices = sum(counts.get(group, 0) for group in ("attention", "feedforward", "recurrent"))
-    step_flops = finetune_step_flops(sizes, settings.batch_size)
-    step_flops += 2 * settings.batch_size * shape.length * (matrices + 3 * counts.get("lora", 0))
+    flops = 0
+    for tokens_run, steps in at.steps_of.items():
+        one = finetune_step_flops(replace(sizes, tokens=tokens_run), settings.batch_size)
+        flops += steps * (one + 2 * settings.batch_size * tokens_run * (matrices + 3 * counts.get("lora", 0)))
     examples = len(tokens.splits["train"])
     return CostRecord(
         stage="finetune",
         key=key,
         seconds=at.seconds,
-        flops=at.step * step_flops,
+        flops=flops,
         peak_bytes=peak_memory_bytes(),
         device=device_kind(training.accelerator.device),
         examples=examples,

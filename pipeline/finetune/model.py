@@ -65,10 +65,9 @@ class FrozenPretrainedTransformer(nn.Module):
         if lengths is None:
             hidden = self.backbone(x, self.readout)
         else:
-            places = torch.arange(x.shape[1], device=x.device)
-            hidden = self.backbone(x, x.shape[1], places < lengths[:, None])
-            last = (lengths[:, None] + places[: self.readout] - self.readout).clamp_min(0)
-            hidden = hidden.take_along_dim(last[..., None], 1)
+            back = torch.arange(self.readout, 0, -1, device=x.device)
+            mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+            hidden = self.backbone(x, (lengths[:, None] - back).clamp_min(0), mask)
         return self.head(hidden).unflatten(-1, (-1, self.classes)).flatten(1, 2)
 
     def train(self, mode: bool = True) -> FrozenPretrainedTransformer:

@@ -47,12 +47,14 @@ def best_point(curve: list[CurvePoint]) -> CurvePoint:
 class Standing:
     """How far a run has come; with model and optimizer all that a checkpoint holds.
 
-    `seconds` are those of the steps, evaluations not counted.
+    `seconds` are those of the steps, evaluations not counted; `steps_of` counts the steps by how many tokens their
+    examples had, padding included.
     """
 
     step: int = 0
     finished: bool = False
     seconds: float = 0.0
+    steps_of: dict[int, int] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
     curve: list[CurvePoint] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
@@ -113,6 +115,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.at.step = step
+        self.at.steps_of[inputs.shape[1]] = self.at.steps_of.get(inputs.shape[1], 0) + 1
         self.at.losses.append(value)
         self.at.seconds += time.perf_counter() - start
 

@@ -45,12 +45,12 @@ def by_hand(model, x):
 @pytest.mark.parametrize("source", [PLAIN, WHOLE], ids=["plain", "layernorm-residual-positions"])
 def test_it_is_what_its_equations_say(source):
     model, x = draw_lstm(source), torch.randn(3, 6, 16, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(model(x, last=2), by_hand(model, x)[:, -2:])
+    torch.testing.assert_close(model(x, kept=2), by_hand(model, x)[:, -2:])
 
 
 def test_its_state_is_zero_so_that_two_passes_agree():
     model, x = draw_lstm(WHOLE).train(), torch.randn(3, 6, 16)
-    assert torch.equal(model(x, last=1), model(x, last=1))
+    assert torch.equal(model(x, kept=1), model(x, kept=1))
 
 
 def test_its_law_is_written_out():
@@ -73,7 +73,7 @@ def test_its_hidden_states_are_cached_and_read_back(tokens, tmp_path):
     store = open_features(tmp_path / "features")
     stored = tokens.splits["test"].inputs[:]
     vectors = plan_adapter(plan)(torch.from_numpy(tokens.normalise(stored)))
-    final = found.load()(vectors, last=3).detach().numpy()
+    final = found.load()(vectors, kept=3).detach().numpy()
     kept = store.read("test")
     assert kept.shape[2] == 4
     torch.testing.assert_close(torch.from_numpy(kept[:, :, -1]), torch.from_numpy(final), rtol=1e-4, atol=1e-5)

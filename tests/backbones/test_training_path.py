@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,8 @@ from pipeline.backbones.attention import attend
 from pipeline.backbones.dropout import kept_scale, masks
 from pipeline.backbones.gelu import gelu_tanh
 from pipeline.backbones.packed import PackedLinear, can_pack, pack_frozen
+from pipeline.backbones.transformer import Transformer
+from tests.architectures import CONFIGS
 from tests.tiny import GPT2, random_transformer
 
 HEADS, WIDTH, TOKENS = 4, 32, 6
@@ -121,3 +125,24 @@ def test_what_trains_is_not_packed():
     pack_frozen(network.blocks)
     assert isinstance(network.blocks[1].up, nn.Linear)
     assert isinstance(network.blocks[1].down, PackedLinear)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("training", [False, True])
+def test_each_rows_own_places_are_what_the_whole_output_has_there(config, training):
+    """The last block computes those alone, values and gradients as if it had computed all."""
+    network = random_transformer(config, std=0.1)
+    quiet = replace(network.spec, embedding_dropout=0.0, attention_dropout=0.0, residual_dropout=0.0)
+    still = Transformer(quiet)
+    still.load_state_dict(network.state_dict())
+    network = still.requires_grad_(False).train(training)
+    lengths = torch.tensor([9, 6, 2])
+    mask, places = torch.arange(9) < lengths[:, None], lengths[:, None] - torch.tensor([2, 1])
+    found, wanted = [], []
+    for out, kept in ((found, places), (wanted, 9)):
+        x = torch.randn(3, 9, 32, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        hidden = network(x, kept, mask)
+        y = hidden if kept is places else hidden.take_along_dim(places[..., None], 1)
+        out += [y, torch.autograd.grad((y * torch.linspace(-1, 1, 32)).sum(), x)[0]]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

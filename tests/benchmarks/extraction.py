@@ -28,6 +28,7 @@ from pipeline.extraction import engine, shard
 from pipeline.extraction.engine import Extraction, Where, extract, plan_extraction
 from pipeline.extraction.plan import batches
 from pipeline.extraction.settings import CacheSettings
+from pipeline.params import Params
 from pipeline.tasks.task import Block, Split
 from pipeline.tasks.tokens import open_tokens
 from tests.benchmarks.rows import finish, row
@@ -194,7 +195,9 @@ def reading_rows(folder: Path, rows: int, rounds: int) -> list[dict[str, Any]]:
     values = generator.standard_normal((rows, 1, 1, 768), dtype=np.float32)
     splits = {"train": (values, np.zeros((rows, 1), np.uint8))}
     splits |= {name: (values[:1], np.zeros((1, 1), np.uint8)) for name in ("validation", "test")}
-    store = write_store(folder / "store", splits, 2, dtype="bfloat16", shard_bytes=1 << 20, chunk_bytes=1 << 16)
+    cut = Params(Path("params.yaml")).section("cache", CacheSettings)
+    sizes = {"shard_bytes": cut.shard_bytes, "chunk_bytes": cut.chunk_bytes}
+    store = write_store(folder / "store", splits, 2, dtype="bfloat16", **sizes)
     seconds = []
     for _ in range(rounds):
         picked = generator.permutation(rows)[:512]

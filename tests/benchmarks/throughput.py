@@ -77,7 +77,7 @@ def patches(device: torch.device, rounds: int, tokens: int) -> list[dict[str, An
     adapter = nn.Linear(16, 768).to(device).requires_grad_(False)
     network = ours.eval().requires_grad_(False).to(device)
     names = (("final",), all_layers(spec.layers))
-    last, every = (Reader(adapter, network, layers, "task", torch.bfloat16) for layers in names)
+    last, every = (Reader(adapter, network, layers, ("task",), torch.bfloat16) for layers in names)
     x, lengths = torch.randn(batch, tokens, 16, device=device), torch.full((batch,), tokens)
     wanted = theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1]
     error = float((last.read(x, lengths, 1)[:, 0, 0] - wanted).norm() / wanted.norm())
@@ -126,7 +126,7 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
     tokenizer.enable_truncation(256)
     backbone = find_backbone(MINILM)
     table = embedding_adapter(backbone.load_embedding()).to(device)
-    reader = Reader(table, backbone.load().to(device), ("final",), "mean", torch.bfloat16)
+    reader = Reader(table, backbone.load().to(device), ("final",), ("mean",), torch.bfloat16)
     lengths = np.random.default_rng(0).lognormal(np.log(45) - 0.32, 0.8, count).clip(3, 250).astype(int)
     words = WORDS.split()
     random = np.random.default_rng(1)

@@ -50,7 +50,7 @@ def test_every_readout_of_every_layer_is_that_of_each_row_alone(config):
     alone = [states(network, adapter(row[:length])) for row, length in zip(inputs, LENGTHS, strict=True)]
     for readout in ("task", "last", "mean", "max", "all"):
         for names in (("final",), ("0", "final"), ("1",), ("0", "1", "2", "final"), ("0",)):
-            found = Reader(adapter, network, names, readout).read(inputs, LENGTHS, answers=2)
+            found = Reader(adapter, network, names, (readout,)).read(inputs, LENGTHS, answers=2)
             for row, layers in enumerate(alone):
                 wanted = torch.stack([keep(readout, layers[name], 2) for name in names], dim=1)
                 assert (found[row] - wanted).norm() / wanted.norm() <= 1e-5, (readout, names, row)
@@ -68,10 +68,10 @@ def test_half_precision_stays_within_the_tolerance_of_float32_in_every_layer(con
     adapter, inputs = nn.Linear(4, 32), torch.randn(8, 9, 4)
     names = ("0", "1", "2", "final")
     lengths = torch.tensor([9, 9, 8, 7, 5, 4, 3, 1]) if ragged else torch.full((8,), 9)
-    wanted = Reader(adapter, exact, names, "task").read(inputs, lengths, 3)
+    wanted = Reader(adapter, exact, names, ("task",)).read(inputs, lengths, 3)
     monkeypatch.setattr(products, "kernels_for", lambda device, dtype: kernels)
     monkeypatch.setattr(frozen_attention, "kernels_for", lambda device, dtype: kernels)
-    found = Reader(adapter, exact, names, "task", torch.bfloat16).read(inputs, lengths, 3)
+    found = Reader(adapter, exact, names, ("task",), torch.bfloat16).read(inputs, lengths, 3)
     for layer in range(len(names)):
         error = (found[:, :, layer] - wanted[:, :, layer]).norm() / wanted[:, :, layer].norm()
         assert error <= 1.5e-2
@@ -90,18 +90,18 @@ def test_packed_products_are_the_products(activation):
 @pytest.mark.parametrize(("names", "blocks"), [(("1",), 1), (("0",), 0), (("1", "final"), 3)])
 def test_blocks_beyond_the_deepest_wanted_layer_are_never_run(names, blocks):
     network = random_transformer(GPT2)
-    assert len(Reader(nn.Linear(4, 32), network, names, "task").network.blocks) == blocks
+    assert len(Reader(nn.Linear(4, 32), network, names, ("task",)).network.blocks) == blocks
 
 
 def test_ids_go_through_a_table():
     network = random_transformer(BERT)
     table = nn.Embedding(11, 32).requires_grad_(False)
     ids = torch.randint(0, 11, (3, 9))
-    by_id = Reader(table, network, ("final",), "last").read(ids, LENGTHS, 1)
+    by_id = Reader(table, network, ("final",), ("last",)).read(ids, LENGTHS, 1)
     identity = nn.Linear(32, 32)
     nn.init.eye_(identity.weight)
     nn.init.zeros_(identity.bias)
-    by_vector = Reader(identity, network, ("final",), "last").read(table(ids), LENGTHS, 1)
+    by_vector = Reader(identity, network, ("final",), ("last",)).read(table(ids), LENGTHS, 1)
     assert (by_id - by_vector).norm() / by_vector.norm() < 1e-6
 
 

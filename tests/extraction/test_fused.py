@@ -128,10 +128,10 @@ def test_every_family_is_itself_in_every_layer(config, place, fused, monkeypatch
         with monkeypatch.context() as patch:
             for module in (products, frozen_attention, network):
                 patch.setattr(module, "kernels_for", lambda device, dtype: PLAIN)
-            wanted = Reader(adapter, exact, names, "task").read(inputs, lengths, 2)
+            wanted = Reader(adapter, exact, names, ("task",)).read(inputs, lengths, 2)
         whole = bool(lengths.min() == 6)
         for dtype, tolerance in ((torch.float32, 1e-5), *([(torch.bfloat16, 1.5e-2)] if whole else [])):
-            reader = Reader(adapter, exact, names, "task", dtype)
+            reader = Reader(adapter, exact, names, ("task",), dtype)
             assert isinstance(reader.network, FusedNetwork)
             found = reader.read(inputs, lengths, 2)
             for layer in range(len(names)):
@@ -148,7 +148,7 @@ def test_every_family_is_what_transformers_computes(name, place, fused, tmp_path
     wanted = reference_states(write_reference(tmp_path, CONFIGS[name]), x)
     ours = backbone(tmp_path).load_frozen()
     names = (*(str(depth) for depth in range(len(wanted) - 1)), "final")
-    reader = Reader(nn.Identity(), ours.to(place), names, "all")
+    reader = Reader(nn.Identity(), ours.to(place), names, ("all",))
     states = reader.read(x.to(place), torch.tensor([9, 9]), 1).cpu()
     for layer, hidden in enumerate(wanted):
         assert (states[:, :, layer] - hidden).norm() / hidden.norm() <= 1e-5

@@ -53,7 +53,7 @@ def test_a_model_outside_the_families_is_read_layer_by_layer(tmp_path):
     assert (found.spec.width, found.spec.layers, found.spec.positions) == (32, 2, 24)
     x, lengths = torch.randn(3, 9, 32), torch.tensor([9, 5, 1])
     names = ("0", "1", "2", "final")
-    states = Reader(nn.Identity(), found.load_frozen(), names, "last").read(x, lengths, 1)
+    states = Reader(nn.Identity(), found.load_frozen(), names, ("last",)).read(x, lengths, 1)
     for row, length in enumerate(lengths):
         alone = model(inputs_embeds=x[row : row + 1, :length], output_hidden_states=True)
         wanted = [*alone.hidden_states[:2], alone.last_hidden_state, alone.last_hidden_state]
@@ -92,7 +92,7 @@ def test_the_witness_gives_transformers_states_of_every_layer(name, tmp_path):
     found = find_backbone(source(tmp_path))
     witness = found.load_witness()
     names = (*(str(depth) for depth in range(len(wanted) - 1)), "final")
-    states = Reader(nn.Identity(), witness, names, "all").read(x, torch.tensor([9, 9]), 1)
+    states = Reader(nn.Identity(), witness, names, ("all",)).read(x, torch.tensor([9, 9]), 1)
     for layer, hidden in enumerate(wanted):
         assert (states[:, :, layer] - hidden).norm() / hidden.norm() <= 1e-5
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.errors import PermafrostError
 from pipeline.extraction.engine import Where, extract, plan_extraction
+from pipeline.extraction.shard import Inputs, make_reader, read_rows
+from pipeline.extraction.sources import find_source, pass_flops
 from pipeline.features import open_features
 from pipeline.tasks.task import Split
 from pipeline.tasks.tokens import open_tokens
@@ -79,3 +82,35 @@ def test_ids_of_another_tokenizer_are_refused(tiny_bert, tmp_path):
     plan = plan_extraction(open_tokens(path), backbone(tiny_bert), cache_settings(), {})
     with pytest.raises(PermafrostError, match=r"tokenizer has 99 ids, the backbone's embedding table 11 rows"):
         extract(plan, tmp_path / "out", Where(CPU, tmp_path / "work"))
+
+
+def test_several_readouts_come_from_one_pass(texts, tiny_bert, tmp_path):
+    together = features(texts, tiny_bert, tmp_path, "three", layers=(1, "final"), readout=("last", "mean", "max"))
+    names = ["1:last", "1:mean", "1:max", "final:last", "final:mean", "final:max"]
+    assert together.layers == names
+    assert set(names) == set(together.manifest["fidelity"]["relative_error"])
+    for readout in ("last", "mean", "max"):
+        alone = features(texts, tiny_bert, tmp_path, readout, layers=(1, "final"), readout=readout).read("train")
+        found = together.read("train", layers=[f"1:{readout}", f"final:{readout}"])
+        np.testing.assert_allclose(found, alone, rtol=1e-4, atol=2e-5)
+
+
+def test_readouts_that_keep_different_numbers_of_vectors_are_refused(texts, tiny_bert, tmp_path):
+    with pytest.raises(PermafrostError, match=r"different numbers of vectors of an example \(all 12, mean 1\)"):
+        features(texts, tiny_bert, tmp_path, "both", readout=("all", "mean"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"readout": "last"}, {"readout": "mean"}, {"readout": ("last", "max")}, {"readout": "last", "layers": (0, 1)}],
+)
+def test_the_counted_operations_are_those_of_each_row_alone(texts, tiny_bert, changes):
+    """Less depth, fewer positions and no padding cost less; PyTorch's counter watches the real products."""
+    tokens, settings, source = open_tokens(texts), cache_settings(**changes), find_source(backbone(tiny_bert).settings)
+    inputs = Inputs(tokens)
+    reader = make_reader(tokens, source, settings, "cpu", "float32")
+    stored = inputs.read(np.arange(len(inputs.lengths)))
+    with FlopCounterMode(display=False) as counter:
+        for row in range(len(inputs.lengths)):
+            read_rows(reader, inputs, stored[row : row + 1], inputs.lengths[row : row + 1])
+    assert pass_flops(source, tokens, settings, inputs.lengths) == counter.get_total_flops()

@@ -8,6 +8,7 @@ import torch
 
 from pipeline.backbones.load import find_backbone
 from pipeline.backbones.settings import PathSource, RandomSource
+from pipeline.costs.flops import TransformerSizes, finetune_step_flops
 from pipeline.finetune.batches import load_split
 from pipeline.finetune.groups import count_by_group
 from pipeline.finetune.loop import finetune
@@ -57,6 +58,23 @@ def test_what_stands_in_the_padding_changes_nothing(ids, tiny_bert):
     with torch.no_grad():
         torch.testing.assert_close(model(inputs, split.lengths), model(split.inputs, split.lengths))
         assert not torch.allclose(model(inputs), model(split.inputs))
+
+
+def test_a_batch_is_cut_to_its_longest_and_only_what_ran_is_counted(ids, tiny_bert):
+    body = backbone(tiny_bert)
+    table = body.load_embedding() if ids.embedding == "backbone" else None
+    model = FrozenPretrainedTransformer(shape_of(ids), body.load(), settings(), table).eval()
+    split = load_split(ids, "train", 0, CPU)
+    assert split.lengths is not None
+    rows = np.flatnonzero(split.lengths.numpy() <= 3)
+    inputs, lengths, _ = split.pick(rows, 1)
+    assert inputs.shape[1] == 3
+    with torch.no_grad():
+        torch.testing.assert_close(model(inputs, lengths), model(split.inputs[rows], lengths))
+    longest = [int(split.lengths[split.batch(8, 0, step)].max()) for step in range(6)]
+    cost = finetune(ids, body, settings(steps=6, batch_size=8), CPU, "k").cost
+    sizes = TransformerSizes(32, 2, 64, 0, 1, 0, 2)
+    assert cost.flops == sum(finetune_step_flops(replace(sizes, tokens=tokens), 8) for tokens in longest)
 
 
 def test_only_a_new_embedding_trains_as_the_input_layer(ids, tiny_bert):

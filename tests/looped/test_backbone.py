@@ -45,7 +45,7 @@ def test_every_layer_of_every_loop_is_what_the_network_computes() -> None:
     backbone = find_source(SUBLEQ)
     names = tuple(str(layer) for layer in range(13))
     for dtype in (torch.float32, torch.bfloat16):
-        reader = Reader(torch.nn.Identity(), backbone.load_frozen(), (*names, "final"), "all", dtype)
+        reader = Reader(torch.nn.Identity(), backbone.load_frozen(), (*names, "final"), ("all",), dtype)
         found = reader.read(inputs, torch.full((20,), inputs.shape[1]), 3)
         x = inputs
         for loop in range(3):
