@@ -131,13 +131,15 @@ def stage_seconds(plan: Extraction, folder: Path, device: str, beside: bool) -> 
 
 def stage_rows(folder: Path, device: str, seconds: float) -> list[dict[str, Any]]:
     """A stage of about `seconds`, and one of a tenth of the rows before and after it."""
-    backbone, rows = find_backbone(MINILM), 400
+    backbone, rows, sizes = find_backbone(MINILM), 400, {}
+    if torch.device(device).type == "cuda":  # what docs/gpu.md advises: a shard is then a second's work or so
+        rows, sizes = 40_000, {"batch_tokens": 16384, "shard_bytes": 1 << 25, "chunk_bytes": 1 << 18}
 
     def timed(name: str, count: int, beside: bool = False) -> dict[str, float]:
         path = folder / name
         if not path.exists():
             patch_task(path, count)
-        plan = plan_extraction(open_tokens(path), backbone, settings(), {"task": name, "backbone": "minilm"})
+        plan = plan_extraction(open_tokens(path), backbone, settings(**sizes), {"task": name, "backbone": "minilm"})
         return stage_seconds(plan, folder / f"{name}-out", device, beside)
 
     timed("warm", rows)
