@@ -50,6 +50,5 @@ def example_flops(backbone: AnyBackbone, tokens: Tokens) -> int:
         return generic_flops(backbone.folder, tokens.length, spec.width)
     features = tokens.features if tokens.kind == "patches" else 0
     sizes = (spec.width, spec.layers, spec.inner_width, tokens.length, tokens.readout, features)
-    scores = tokens.answers // tokens.readout * tokens.classes
     widths = (spec.query_width, spec.key_width, spec.gated, isinstance(backbone.settings, LstmSource))
-    return forward_flops(TransformerSizes(*sizes, scores, *widths))
+    return forward_flops(TransformerSizes(*sizes, tokens.scores, *widths))

