@@ -63,15 +63,17 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
         draw_attention(result.attention, key, pictures / "first-layer.png")
     save_file(result.parameters, weights)
     with curve.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, vars(result.curve[0]), lineterminator="\n")
+        points = [point.named(tokens.problem) for point in result.curve]
+        writer = csv.DictWriter(file, points[0], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(vars(point) for point in result.curve)
+        writer.writerows(points)
     write_json(Path("metrics/finetune") / f"{key}.json", {"recipe": in_words(settings), **result.metrics})
     seen = result.metrics["examples_seen"] * tokens.splits["train"].read_lengths().mean()
     measured(result.cost, energy, round(seen)).write(Path("data/cost"))
     discard_work(unfinished, key)
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
-    click.echo(f"finetune {key}: test accuracy {result.metrics['test_accuracy']:.3f}; trained {groups}")
+    score = tokens.problem.said(result.metrics[tokens.problem.test])
+    click.echo(f"finetune {key}: test {score}; trained {groups}")
     click.echo(f"recipe: variant {in_words(settings)}")
 
 
