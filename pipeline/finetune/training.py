@@ -41,7 +41,7 @@ class CurvePoint:
     validation_loss: float
     validation_score: float | None
 
-    def named(self, problem: Problem) -> dict[str, float | None]:
+    def named(self, problem: Problem) -> dict[str, Any]:
         """The point with its score under the name that it has in a learning curve's file."""
         return {problem.validation if name == "validation_score" else name: value for name, value in vars(self).items()}
 
