@@ -36,7 +36,7 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     from pipeline.backbones.settings import backbone_settings
     from pipeline.costs.meters import EnergyMeter, measured
     from pipeline.device import pick_device
-    from pipeline.finetune.attention import draw_attention
+    from pipeline.finetune.attention import draw_attention, write_no_map
     from pipeline.finetune.loop import Work, discard_work, finetune
     from pipeline.finetune.settings import FinetuneSettings
     from pipeline.finetune.variants import in_words, recipe_of
@@ -57,10 +57,13 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
 
     weights, curve = Path("data/finetuned") / f"{key}.safetensors", Path("metrics/curves") / f"{key}.csv"
     pictures = Path("data/attention") / key
-    for folder in (weights.parent, curve.parent, pictures):
+    for folder in (weights.parent, curve.parent):
         folder.mkdir(parents=True, exist_ok=True)
     if result.attention is not None:
         draw_attention(result.attention, key, pictures / "first-layer.png")
+    else:
+        lacking = f"{task} is read at one token" if tokens.readout == 1 else f"{backbone} has no attention"
+        write_no_map(f"{key}: no map of attention, {lacking}", pictures / "no-map.svg")
     save_file(result.parameters, weights)
     with curve.open("w", newline="", encoding="utf-8") as file:
         points = [point.named(tokens.problem) for point in result.curve]
