@@ -96,6 +96,7 @@ def test_a_regression_goes_from_its_source_to_the_comparison(
     assert compared["ridge"]["r2"] == probed["test_r2"]
     assert compared["finetune"]["best_floor"] == max(tokens.floors.values())
     check_report(tokens.floors, tuned["test_r2"])
+    assert "it is read at one token" in Path("data/attention/it-tiny/no-map.svg").read_text()
 
 
 def check_against_scikit_learn(probed: dict[str, Any]) -> None:

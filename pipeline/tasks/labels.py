@@ -12,6 +12,7 @@ from jaxtyping import Int64
 from pipeline.tasks.faults import BrokenSource
 
 MOST_CLASSES = 2**16
+LARGEST = float(np.finfo(np.float32).max)
 
 LabelKind = Literal["classes", "numbers"]
 """What the labels of a task of your own are: names of classes, or the numbers that a regression is to find."""
@@ -106,7 +107,7 @@ def number(value: Any) -> float:
         found = float(value)
     except (ValueError, OverflowError):
         raise ValueError(f"label {value!r} is not a number") from None
-    if not abs(found) <= np.finfo(np.float32).max:  # also NaN
+    if not abs(found) <= LARGEST:  # also NaN
         raise ValueError(f"label {value!r} is not finite in float32")
     return found
 
