@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from sklearn.metrics import r2_score
 from pipeline.features import open_features
 from pipeline.tasks.tokens import open_tokens
 from stages import cache, compare, finetune, prepare, probe
+from tests.tasks.test_protein_regression import proteins, write
 from tests.test_every_task import OWN_TOKENIZER, PAIR, TEXT, WORDS, project, run
 
 ARRAYS = "kind: arrays, seed: 0, inputs: patches, train: source/train.npz, validation: 0.2, test: 0.2, labels: numbers"
@@ -54,21 +57,34 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
     return json.loads(probed), json.loads(tuned)
 
 
+def write_proteins(folder: Path) -> None:
+    """TAPE's stability, where the share of A tells the score."""
+    parts = {part: proteins("stability", rows, "list") for part, rows in (("train", 90), ("valid", 30), ("test", 30))}
+    for example in (example for part in parts.values() for example in part):
+        example["stability_score"] = [example["primary"].count("A") / 4]
+    write(folder, "stability", parts, "json")
+
+
+CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "one answer": (ARRAYS, write_numbers),
+    "two answers": (ARRAYS, partial(write_numbers, answers=2)),
+    "texts": (f"{TEXT}, {OWN_TOKENIZER}, labels: numbers", write_texts),
+    "proteins": ("kind: stability, seed: 0, format: json, folder: source", write_proteins),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["one answer", "two answers", "texts"])
+@pytest.mark.parametrize("name", CASES)
 def test_a_regression_goes_from_its_source_to_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    entry = f"{TEXT}, {OWN_TOKENIZER}, labels: numbers" if name == "texts" else ARRAYS
+    entry, write_source = CASES[name]
     project(tmp_path, monkeypatch, entry)
-    if name == "texts":
-        write_texts(tmp_path / "source")
-    else:
-        write_numbers(tmp_path / "source", 2 if name == "two answers" else 1)
+    write_source(tmp_path / "source")
     assert "train mean R² -0." in run(prepare, "--task", "it")
     tokens = open_tokens(Path("data/tokens/it"))
     assert (tokens.classes, tokens.manifest["problem"], tokens.readout) == (0, "regression", 1)
-    rules = {"length only"} if name == "texts" else set()
+    rules = {"length only"} if tokens.kind == "ids" else set()
     assert {*tokens.floors} == {"train mean", "linear model on raw inputs", *rules}
     assert tokens.floors["train mean"] <= 0 < tokens.floors["linear model on raw inputs"] <= 1
     run(cache, *PAIR)
@@ -78,7 +94,7 @@ def test_a_regression_goes_from_its_source_to_the_comparison(
     assert "finetune it-tiny: test R² " in printed
     probed, tuned = results()
     assert probed["method"] == "ridge"
-    assert probed["test_r2"] > 0.1
+    assert probed["test_r2"] > tokens.floors["train mean"]
     check_against_scikit_learn(probed)
     trained = load_file("data/finetuned/it-tiny.safetensors")
     np.testing.assert_allclose(trained["target_mean"], tokens.splits["train"].read_labels().mean(axis=0), rtol=1e-5)
