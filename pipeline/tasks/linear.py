@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Integer
 
+from pipeline.tasks.scoring import SquaredErrors
 from pipeline.tasks.task import Block, Predictor, TaskData
 
 MOST_ROWS = 10_000
@@ -169,7 +170,9 @@ class Ridge:
             if not len(validation):
                 return 0.0
             predicted = candidate.predict(x_validation)
-            return float(np.mean(predicted == validation) if classes else -np.mean((predicted - validation) ** 2))
+            if not classes:
+                return -SquaredErrors().update(predicted, validation).errors
+            return float(np.mean(predicted == validation))
 
         return max((model(penalty) for penalty in RIDGE_PENALTIES), key=score)
 
