@@ -21,13 +21,13 @@ from stages.command import PARAMS, reports_errors
 def main(price_per_hour: float | None) -> None:
     """Write report/ (HTML, Markdown, CSV, PNG) and metrics/compare.json for the whole grid."""
     from pipeline.comparison.report import write_comparison
-    from pipeline.comparison.table import SHORT, cells
+    from pipeline.comparison.table import SHORT, cells, headers
     from pipeline.params import Params
     from stages.grid import Grid
 
     grid = Params(PARAMS).section("grid", Grid)
     rows = write_comparison(Path(), grid.tasks, grid.backbones, price_per_hour)
-    print_table(list(SHORT), cells(rows, SHORT))
+    print_table(headers(rows, SHORT), cells(rows, SHORT))
     click.echo("▼ below a trivial predictor. All columns, pictures and how to read them: report/index.html")
 
 

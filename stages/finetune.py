@@ -36,7 +36,7 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     from pipeline.backbones.settings import backbone_settings
     from pipeline.costs.meters import EnergyMeter, measured
     from pipeline.device import pick_device
-    from pipeline.finetune.attention import draw_attention
+    from pipeline.finetune.attention import draw_attention, write_no_map
     from pipeline.finetune.loop import Work, discard_work, finetune
     from pipeline.finetune.settings import FinetuneSettings
     from pipeline.finetune.variants import in_words, recipe_of
@@ -57,21 +57,26 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
 
     weights, curve = Path("data/finetuned") / f"{key}.safetensors", Path("metrics/curves") / f"{key}.csv"
     pictures = Path("data/attention") / key
-    for folder in (weights.parent, curve.parent, pictures):
+    for folder in (weights.parent, curve.parent):
         folder.mkdir(parents=True, exist_ok=True)
     if result.attention is not None:
         draw_attention(result.attention, key, pictures / "first-layer.png")
+    else:
+        lacking = f"{task} is read at one token" if tokens.readout == 1 else f"{backbone} has no attention"
+        write_no_map(f"{key}: no map of attention, {lacking}", pictures / "no-map.svg")
     save_file(result.parameters, weights)
     with curve.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, vars(result.curve[0]), lineterminator="\n")
+        points = [point.named(tokens.problem) for point in result.curve]
+        writer = csv.DictWriter(file, points[0], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(vars(point) for point in result.curve)
+        writer.writerows(points)
     write_json(Path("metrics/finetune") / f"{key}.json", {"recipe": in_words(settings), **result.metrics})
     seen = result.metrics["examples_seen"] * tokens.splits["train"].read_lengths().mean()
     measured(result.cost, energy, round(seen)).write(Path("data/cost"))
     discard_work(unfinished, key)
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
-    click.echo(f"finetune {key}: test accuracy {result.metrics['test_accuracy']:.3f}; trained {groups}")
+    score = tokens.problem.said(result.metrics[tokens.problem.test])
+    click.echo(f"finetune {key}: test {score}; trained {groups}")
     click.echo(f"recipe: variant {in_words(settings)}")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.problem import problem_in
 from stages.command import (
     PARAMS,
     backbone_option,
@@ -55,10 +56,8 @@ def main(task: str, backbone: str, memory: int, device: str, scheduler: str) -> 
     write_json(Path("metrics/probe") / f"{key}.json", metrics)
     cost.write(Path("data/cost"))
     for name, one in {metrics["method"]: metrics, **metrics["methods"]}.items():
-        if one.get("test_r2") is not None:
-            score = f"test R² {one['test_r2']:.3f}"
-        else:
-            score = "test accuracy " + ("–" if one["test_accuracy"] is None else f"{one['test_accuracy']:.3f}")
+        problem = problem_in(one)
+        score = f"test {problem.said(one[problem.test])}"
         layer = "features of all layers" if "features" in one else f"layer {metrics['layer']}"
         click.echo(f"probe {key}: {name} on {layer}: {score}, {one['status']}")
 

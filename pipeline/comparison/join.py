@@ -11,6 +11,7 @@ from pipeline.comparison.statistics import wilson_interval
 from pipeline.costs.amortised import amortised, break_even
 from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
+from pipeline.problem import CLASSIFICATION, Problem, problem_in
 
 Method = Literal["logistic", "ridge", "knn", "sgd", "head2toe", "finetune"]
 METHODS: dict[Method, str] = {
@@ -29,7 +30,8 @@ SHARED_BY = 10
 class Row:
     """One method on one task with one backbone.
 
-    `flops` and `seconds` are all that it took to get the accuracy: for a probe that is filling the cache and fitting
+    `score` on test is the `problem`'s, accuracy or R², and so are the ends of its 95 % interval and the floors.
+    `flops` and `seconds` are all that it took to get it: for a probe that is filling the cache and fitting
     the whole path of penalties. The `..._per_epoch` are what one more pass over the training examples costs once that
     is done, None for what has no epochs. On a probe's row, `break_even_epochs` is the number of FPT epochs that cost as
     much as filling the cache, `break_even_probes` the number of fine-tunes (each in place of a probe) that do, and
@@ -40,7 +42,8 @@ class Row:
     task: str
     backbone: str
     method: Method
-    accuracy: float
+    problem: Problem
+    score: float
     low: float
     high: float
     floors: dict[str, float]
@@ -65,7 +68,7 @@ class Row:
     @property
     def below_floor(self) -> bool:
         """Whether a trivial predictor does better."""
-        return self.accuracy < self.best_floor[1]
+        return self.score < self.best_floor[1]
 
     @property
     def label(self) -> str:
@@ -135,18 +138,18 @@ def _pair(folder: Path, task: str, backbone: str) -> list[Row]:
     )
     rows = []
     for method, metrics in {probed["method"]: probed, **probed["methods"]}.items():
-        if metrics["test_accuracy"] is not None:
+        if metrics[problem_in(metrics).test] is not None:
             common = {"floors": probed["floors"], "test_answers": probed["test_answers"]}
             spent = _probe_cost(metrics, cache, probe.methods[method], finetune)
-            rows.append(Row(task, backbone, method, **_accuracy(metrics | common), **spent))
-    if tuned["test_accuracy"] is not None:
+            rows.append(Row(task, backbone, method, **_score(metrics | common), **spent))
+    if tuned[problem_in(tuned).test] is not None:
         epochs = tuned["examples_seen"] / finetune.examples
         rows.append(
             Row(
                 task,
                 backbone,
                 "finetune",
-                **_accuracy(tuned),
+                **_score(tuned),
                 **_finetune_cost(finetune, epochs),
                 recipe=tuned["recipe"],
             )
@@ -181,10 +184,16 @@ def _probe_cost(metrics: dict[str, Any], cache: CostRecord, cost: MethodCost, fi
     }
 
 
-def _accuracy(metrics: dict[str, Any]) -> dict[str, Any]:
-    low, high = wilson_interval(metrics["test_accuracy"], metrics["test_answers"])
+def _score(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The score with Wilson's interval where it is a share; R² brings the bootstrap's."""
+    problem = problem_in(metrics)
+    score = metrics[problem.test]
+    if problem == CLASSIFICATION:
+        low, high = wilson_interval(score, metrics["test_answers"])
+    else:
+        low, high = metrics["test_interval"] or (score, score)
     kept = {name: metrics[name] for name in ("floors", "trained_parameters")}
-    return {"accuracy": metrics["test_accuracy"], "low": low, "high": high, **kept}
+    return {"problem": problem, "score": score, "low": low, "high": high, **kept}
 
 
 def probe_metrics(folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...]) -> dict[tuple[str, str], Any]:

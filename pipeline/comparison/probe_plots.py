@@ -10,31 +10,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.comparison.plots import LINES, STYLE, colours_of, panels
+from pipeline.problem import problem_in
 
 Probes = dict[tuple[str, str], dict[str, Any]]
 """`metrics/probe/` by task and backbone."""
 
 
 def layer_sweep(probes: Probes) -> Figure | None:
-    """Test accuracy against the cached layer, a panel for each task; None where one layer was cached."""
+    """The score on test against the cached layer, a panel for each task; None where one layer was cached."""
     if all(len(one["layers"]) < 2 for one in probes.values()):
         return None
 
     def points(one: dict[str, Any]) -> tuple[list[str], list[float | None]]:
         names = sorted(one["layers"], key=lambda name: float("inf") if name == "final" else int(name))
-        return names, [one["layers"][name][one["method"]]["test_accuracy"] for name in names]
+        return names, [one["layers"][name][one["method"]][problem_in(one).test] for name in names]
 
     return _lines(probes, points, "layer", log=False)
 
 
 def data_curves(probes: Probes) -> Figure | None:
-    """Test accuracy against the number of training examples; None where there is no curve."""
+    """The score on test against the number of training examples; None where there is no curve."""
     if all(len(one["learning_curve"]) < 2 for one in probes.values()):
         return None
 
     def points(one: dict[str, Any]) -> tuple[list[int], list[float | None]]:
         curve = one["learning_curve"]
-        return [point["examples"] for point in curve], [point["test_accuracy"] for point in curve]
+        return [point["examples"] for point in curve], [point[problem_in(one).test] for point in curve]
 
     return _lines(probes, points, "training examples", log=True)
 
@@ -51,7 +52,8 @@ def _lines(probes: Probes, points: Any, label: str, log: bool) -> Figure:
                 y = [np.nan if value is None else value for value in y]
                 style = LINES[number % len(LINES)]
                 place.plot(x, y, color=colours[backbone], linestyle=style, marker="o", label=backbone)
-            place.set(xlabel=label, ylabel="test accuracy", title=task)
+                place.set_ylabel(f"test {problem_in(probes[task, backbone]).label}")
+            place.set(xlabel=label, title=task)
             if log:
                 place.set_xscale("log")
             place.grid(axis="y", color="#dddddd", linewidth=0.6)
@@ -60,7 +62,7 @@ def _lines(probes: Probes, points: Any, label: str, log: bool) -> Figure:
 
 
 def confusion_matrices(probes: Probes) -> Figure | None:
-    """A panel for each task and backbone: the share of each class's answers that went to each class."""
+    """A panel for each task of classes and each backbone: the share of each class's answers that went to each class."""
     known = {pair: one for pair, one in probes.items() if "confusion" in one}
     if not known:
         return None

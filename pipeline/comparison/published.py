@@ -58,7 +58,7 @@ def published_cells(rows: list[Row], values: list[Published]) -> list[list[str]]
         beside = [row for row in rows if row.task == one.task and _kind(row) == one.ours]
         for row in beside:
             low, middle, high = difference_from(one.accuracy, row)
-            right = f"{row.backbone}, {row.label}: {row.accuracy:.3f}"
+            right = f"{row.backbone}, {row.label}: {row.score:.3f}"
             lines.append([*left, right, f"{middle:+.3f} [{low:+.3f}, {high:+.3f}]"])
         if not beside:
             lines.append([*left, "–", "–"])

@@ -15,8 +15,9 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from pipeline.comparison import published as literature
+from pipeline.comparison.accuracy_against_cost import accuracy_against_cost
 from pipeline.comparison.join import Row, Stages, join, probe_metrics, programmed, stage_costs
-from pipeline.comparison.plots import STYLE, accuracy_against_cost, learning_curves, time_per_stage
+from pipeline.comparison.plots import STYLE, learning_curves, time_per_stage
 from pipeline.comparison.probe_plots import confusion_matrices, data_curves, layer_sweep
 from pipeline.comparison.table import (
     COLUMNS,
@@ -27,14 +28,17 @@ from pipeline.comparison.table import (
     cost_columns,
     csv_text,
     difference_cells,
+    headers,
     markdown,
     program_cells,
     reproducible,
+    scores_named,
     stage_cells,
 )
 from pipeline.comparison.tasks import COLUMNS as TASK_COLUMNS
 from pipeline.comparison.tasks import task_cells
 from pipeline.costs.meters import matmul_flops_per_second
+from pipeline.errors import PermafrostError
 from pipeline.identity import write_json
 
 
@@ -67,6 +71,11 @@ def write_comparison(
         PermafrostError: a result of the grid is missing, or none has a score.
     """
     rows = join(folder, tasks, backbones)
+    if not rows:
+        raise PermafrostError(
+            "no method has a score on test: there is nothing to compare",
+            mend="see `status` in metrics/probe/; a task needs test examples, and those of a regression must vary",
+        )
     write_json(folder / "metrics" / "compare.json", reproducible(rows))
     report = folder / "report"
     report.mkdir(parents=True, exist_ok=True)
@@ -74,7 +83,7 @@ def write_comparison(
     columns = COLUMNS | cost_columns(rate, price_per_hour)
     programs = programmed(folder)
     tables = [
-        Table("table", list(columns), cells(rows, columns)),
+        Table("table", headers(rows, columns), cells(rows, columns)),
         Table("differences", list(DIFFERENCE_COLUMNS), difference_cells(rows)),
         Table("tasks", list(TASK_COLUMNS), task_cells(folder, tasks)),
         Table("stages", list(STAGE_COLUMNS), stage_cells(costs, rate)),
@@ -97,11 +106,12 @@ def _pictures(folder: Path, rows: list[Row], costs: Stages) -> list[Picture]:
     tasks, backbones = (tuple(dict.fromkeys(names)) for names in zip(*costs, strict=True))
     probes = probe_metrics(folder, tasks, backbones)
     curves = learning_curves(folder / "metrics" / "curves", tasks, backbones)
+    scores = scores_named(rows)
     wanted = [
-        ("accuracy-against-cost", "Test accuracy against the seconds it took", accuracy_against_cost(rows)),
-        ("layer-sweep", "Test accuracy of the probe on each cached layer", layer_sweep(probes)),
-        ("data-curves", "Test accuracy of the probe against the number of training examples", data_curves(probes)),
-        ("learning-curves", "Validation accuracy while the full FPT fine-tune trains", curves),
+        ("accuracy-against-cost", f"Test {scores} against the seconds it took", accuracy_against_cost(rows)),
+        ("layer-sweep", f"Test {scores} of the probe on each cached layer", layer_sweep(probes)),
+        ("data-curves", f"Test {scores} of the probe against the number of training examples", data_curves(probes)),
+        ("learning-curves", f"Validation {scores} while the full FPT fine-tune trains", curves),
         ("time-per-stage", "Seconds of each stage", time_per_stage(costs)),
         ("confusion", "What the probe takes each class for", confusion_matrices(probes)),
     ]
@@ -125,6 +135,7 @@ def _html(rows: list[Row], tables: list[Table], pictures: list[Picture], maps: l
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
     return template.render(
         styles=_styles(rows),
+        scores=scores_named(rows),
         tables={table.name: table for table in tables},
         findings=findings(rows),
         pictures=[
@@ -146,12 +157,12 @@ def findings(rows: list[Row]) -> list[str]:
     lines = []
     for task in dict.fromkeys(row.task for row in rows):
         here = [row for row in rows if row.task == task]
-        best = max(here, key=lambda row: row.accuracy)
+        best = max(here, key=lambda row: row.score)
         name, floor = best.best_floor
         standing = "below" if best.below_floor else "above"
         lines.append(
-            f"{task}: best is {best.label} on {best.backbone} with {best.accuracy:.3f}, "
-            f"{standing} the best floor, {floor:.3f} ({name})."
+            f"{task}: best is {best.label} on {best.backbone} with {best.problem.cell(best.score)}, "
+            f"{standing} the best floor, {best.problem.cell(floor)} ({name})."
         )
         below, above = (
             [f"{row.label} on {row.backbone}" for row in here if row.below_floor == wanted] for wanted in (True, False)

@@ -1,4 +1,4 @@
-"""How sure a share is, and a difference of two."""
+"""How sure a share is, and a difference of two scores."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
-class Share(Protocol):
-    """An accuracy with the ends of its 95 % interval."""
+class Measured(Protocol):
+    """A score with the ends of its 95 % interval."""
 
     @property
-    def accuracy(self) -> float:
-        """The share itself."""
+    def score(self) -> float:
+        """The score itself."""
         ...
 
     @property
@@ -35,18 +35,19 @@ def wilson_interval(accuracy: float, answers: int) -> tuple[float, float]:
     return (center - spread) / scale, (center + spread) / scale
 
 
-def difference(one: Share, other: Share) -> tuple[float, float, float]:
-    """One share less another with its 95 % interval: low, difference, high.
+def difference(one: Measured, other: Measured) -> tuple[float, float, float]:
+    """One score less another with its 95 % interval: low, difference, high.
 
-    Newcombe's method 10 (1998), from both Wilson intervals. It takes the two as measured on different examples; on the
+    Newcombe's method 10 (1998), from both Wilson intervals; of R² from both bootstrap intervals, as Zou and Donner
+    (2008) carry it over. It takes the two as measured on different examples; on the
     same test split, where errors agree in part, the interval is wider than it need be.
     """
-    middle = one.accuracy - other.accuracy
-    low = middle - math.hypot(one.accuracy - one.low, other.high - other.accuracy)
-    high = middle + math.hypot(one.high - one.accuracy, other.accuracy - other.low)
+    middle = one.score - other.score
+    low = middle - math.hypot(one.score - one.low, other.high - other.score)
+    high = middle + math.hypot(one.high - one.score, other.score - other.low)
     return low, middle, high
 
 
-def difference_from(published: float, measured: Share) -> tuple[float, float, float]:
-    """A measured share less a published one, whose uncertainty nobody printed: low, difference, high."""
-    return measured.low - published, measured.accuracy - published, measured.high - published
+def difference_from(published: float, measured: Measured) -> tuple[float, float, float]:
+    """A measured score less a published one, whose uncertainty nobody printed: low, difference, high."""
+    return measured.low - published, measured.score - published, measured.high - published

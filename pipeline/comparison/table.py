@@ -13,20 +13,23 @@ from pipeline.costs.amortised import dollars
 from pipeline.costs.meters import utilisation
 
 MIB = 2**20
+LINEAR = "linear model on raw inputs"
 
 
 def _optional(value: float | int | None, form: str, times: float = 1.0) -> str:
     return "–" if value is None else form.format(times * value)
 
 
+SCORE = "test accuracy"
+"""Of the columns the one whose head is the score's name; see `headers`."""
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "task": lambda row: row.task,
     "backbone": lambda row: row.backbone,
     "method": lambda row: row.label + (f" ({row.status})" if row.status != "fitted" else ""),
-    "test accuracy": lambda row: f"{row.accuracy:.3f}" + (" ▼" if row.below_floor else ""),
+    SCORE: lambda row: row.problem.cell(row.score) + (" ▼" if row.below_floor else ""),
     "95 % interval": lambda row: f"{row.low:.3f}–{row.high:.3f}",
-    "best floor": lambda row: f"{row.best_floor[1]:.3f} ({row.best_floor[0]})",
-    "linear on raw inputs": lambda row: _optional(row.floors.get("linear model on raw inputs"), "{:.3f}"),
+    "best floor": lambda row: f"{row.problem.cell(row.best_floor[1])} ({row.best_floor[0]})",
+    "linear on raw inputs": lambda row: row.problem.cell(row.floors[LINEAR]) if LINEAR in row.floors else "–",
     "trained parameters": lambda row: f"{row.trained_parameters:,}",
     "seconds in all": lambda row: f"{row.seconds:,.1f}",
     "FLOPs in all": lambda row: f"{row.flops:.2e}",
@@ -40,7 +43,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 
 SHORT = {
     name: COLUMNS[name]
-    for name in ("task", "backbone", "method", "test accuracy", "best floor", "seconds in all", "FLOPs in all")
+    for name in ("task", "backbone", "method", SCORE, "best floor", "seconds in all", "FLOPs in all")
 }
 """The columns that fit a terminal."""
 
@@ -55,8 +58,18 @@ PROGRAM_COLUMNS: dict[str, Callable[[Programmed], str]] = {
 }
 
 
+def scores_named(rows: list[Row]) -> str:
+    """The scores of some rows by name: `accuracy`, `R²`, or `accuracy or R²`."""
+    return " or ".join(dict.fromkeys(row.problem.label for row in rows))
+
+
+def headers(rows: list[Row], columns: dict[str, Callable[[Row], str]] = COLUMNS) -> list[str]:
+    """The table's head, which says what scores there are."""
+    return [f"test {scores_named(rows)}" if name == SCORE else name for name in columns]
+
+
 def cells(rows: list[Row], columns: dict[str, Callable[[Row], str]] = COLUMNS) -> list[list[str]]:
-    """The table's body, formatted; ▼ marks an accuracy below a trivial predictor's."""
+    """The table's body, formatted; ▼ marks a score below a trivial predictor's."""
     return [[column(row) for column in columns.values()] for row in rows]
 
 
@@ -73,7 +86,8 @@ def difference_cells(rows: list[Row]) -> list[list[str]]:
             continue
         low, middle, high = difference(other, row)
         saved = f"{other.seconds - row.seconds:,.1f}"
-        lines.append([row.task, row.backbone, row.label, f"{middle:+.3f}", f"{low:+.3f} to {high:+.3f}", saved])
+        gained = row.problem.cell(middle, "+.3f")
+        lines.append([row.task, row.backbone, row.label, gained, f"{low:+.3f} to {high:+.3f}", saved])
     return lines
 
 
@@ -141,7 +155,9 @@ def csv_text(rows: list[Row]) -> str:
 
 def _plain(row: Row) -> dict[str, Any]:
     floors = {"best_floor": row.best_floor[1], "best_floor_name": row.best_floor[0], "below_floor": row.below_floor}
-    return {name: value for name, value in vars(row).items() if name != "floors"} | floors
+    plain = {**vars(row), "problem": row.problem.name}
+    del plain["floors"]
+    return plain | floors
 
 
 def reproducible(rows: list[Row]) -> dict[str, Any]:
@@ -149,7 +165,7 @@ def reproducible(rows: list[Row]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for row in rows:
         kept = {
-            "accuracy": row.accuracy,
+            row.problem.metric: row.score,
             "best_floor": row.best_floor[1],
             "trained_parameters": row.trained_parameters,
             "epochs": row.epochs,

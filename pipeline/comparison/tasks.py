@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import PermafrostError
+from pipeline.problem import CLASSIFICATION, problem_named
 
 SPLITS = ("train", "validation", "test")
 COLUMNS = ("task", "paper against code", "examples", "floors on test", "inputs that repeat", "on the way")
@@ -25,11 +26,19 @@ def _line(task: str, found: dict[str, Any]) -> list[str]:
     parts = (
         found["choices"],
         {split: found["examples"][split] for split in SPLITS},
-        {name: f"{score:.3f}" for name, score in found["floors"].items()},
+        _floors(found),
         {name: number for name, number in found["repeats"].items() if number},
         _flat(found["counts"]),
     )
     return [task, *(", ".join(f"{name} {value}" for name, value in part.items()) or "–" for part in parts)]
+
+
+def _floors(found: dict[str, Any]) -> dict[str, str]:
+    """Each floor's score; of a regression the mean squared error too, which it has also where R² is not defined."""
+    problem, floors = problem_named(found.get("problem", CLASSIFICATION.name)), found["floors"]
+    if problem == CLASSIFICATION:
+        return {name: problem.cell(score) for name, score in floors.items()}
+    return {name: f"{problem.said(floors.get(name))} (MSE {error:.4g})" for name, error in found["floors_mse"].items()}
 
 
 def _flat(counts: dict[str, Any]) -> dict[str, Any]:

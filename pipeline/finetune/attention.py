@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from torch.overrides import TorchFunctionMode
 
 from pipeline.finetune.model import FrozenPretrainedTransformer
 
+NO_MAP = """<svg xmlns="http://www.w3.org/2000/svg" width="640" height="32" font-family="sans-serif" font-size="14">
+<text x="8" y="21">{}</text>
+</svg>
+"""
 EXAMPLES = 256
 """Examples that the mean is taken over, at most."""
 
@@ -75,3 +80,9 @@ def draw_attention(weights: Float[np.ndarray, "example readout token"], title: s
         figure.colorbar(image, ax=axes)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def write_no_map(reason: str, path: Path) -> None:
+    """Write a small SVG that says why there is no map: a folder that is shown among pictures is never just empty."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(NO_MAP.format(escape(reason)), encoding="utf-8")

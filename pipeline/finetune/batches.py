@@ -22,7 +22,7 @@ class Split:
     """A split as tensors; `lengths` count real tokens and are None where all examples are equally long."""
 
     inputs: Num[Tensor, "example token feature"] | Integer[Tensor, "example token"]
-    labels: Integer[Tensor, "example answer"]
+    labels: Num[Tensor, "example answer"]
     lengths: Integer[Tensor, " example"] | None = None
     augment: Augment | None = None
 
@@ -56,7 +56,7 @@ def load_split(tokens: Tokens, name: str, seed: int, device: torch.device) -> Sp
     arrays = tokens.splits[name]
     stored = np.asarray(arrays.inputs[:])
     inputs = tokens.normalise(stored) if tokens.kind == "patches" else stored.astype(np.int32)
-    labels = torch.from_numpy(arrays.read_labels().astype(np.int64)).to(device)
+    labels = torch.from_numpy(arrays.read_labels().astype(np.int64 if tokens.classes else np.float32)).to(device)
     lengths = None
     if arrays.lengths is not None and not reads_at_end(tokens):
         lengths = torch.from_numpy(arrays.read_lengths().astype(np.int64)).to(device)

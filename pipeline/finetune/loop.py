@@ -25,12 +25,13 @@ from pipeline.errors import PermafrostError
 from pipeline.finetune.attention import first_attention
 from pipeline.finetune.batches import Split, load_split
 from pipeline.finetune.checkpoints import CODE, Checkpoints
-from pipeline.finetune.fresh import Stream, stream_of
+from pipeline.finetune.fresh import stream_of
 from pipeline.finetune.groups import count_by_group, trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
+from pipeline.finetune.objective import Classes, Numbers
 from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape, shape_of
-from pipeline.finetune.training import CurvePoint, Training, best_point
+from pipeline.finetune.training import CurvePoint, Data, Training
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
 from pipeline.work import work_key
@@ -98,13 +99,14 @@ def finetune(
         shape = replace(shape, length=max(shape.length, train.length))
     else:
         train = load_split(tokens, "train", settings.seed, accelerator.device)
+    objective = Numbers.of(train.labels) if isinstance(train, Split) and not tokens.classes else Classes()
     if shape.length > backbone.spec.positions:
         raise PermafrostError(
             f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
         )
     best, sweep = None, {}
     for lr in settings.lr_sweep or (settings.lr,):
-        training = _prepare(accelerator, shape, backbone, (train, splits), replace(settings, lr=lr))
+        training = _prepare(accelerator, shape, backbone, Data(train, splits, objective), replace(settings, lr=lr))
         checkpoints, context = None, nullcontext()
         if work is not None:
             run = work_key(_identity(tokens, backbone, training), CODE)
@@ -113,8 +115,8 @@ def finetune(
         with context:
             accelerator.wait_for_everyone()
             _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", checkpoints)
-        sweep[f"{lr:g}"] = best_point(training.at.curve).validation_accuracy
-        if best is None or _merit(training) > _merit(best):
+        sweep[f"{lr:g}"] = training.best.validation_score
+        if best is None or training.merit > best.merit:
             best = training
     assert best is not None
     result = _result(tokens, backbone, shape, best, sweep, key)
@@ -145,7 +147,7 @@ def _prepare(
     accelerator: Accelerator,
     shape: Shape,
     backbone: Backbone,
-    data: tuple[Split | Stream, dict[str, Split]],
+    data: Data,
     settings: Recipe,
 ) -> Training:
     table = backbone.load_embedding() if shape.table else None
@@ -154,21 +156,16 @@ def _prepare(
         print("finetune: this CPU has no packed bfloat16 products; training runs without them", file=sys.stderr)
     optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
     prepared, optimizer = accelerator.prepare(model, optimizer)
-    return Training(accelerator, prepared, optimizer, *data, settings)
+    return Training(accelerator, prepared, optimizer, data, settings)
 
 
 def _train(training: Training, key: str, checkpoints: Checkpoints | None) -> None:
     done = 0
     with progress(f"finetune {key}", training.settings.steps, "steps") as report:
         for point in training.run(key, checkpoints):
-            accuracy = point.validation_accuracy
-            report(point.step - done, f"loss {point.train_loss:.3f}, validation accuracy {accuracy:.3f}")
+            score = training.objective.problem.said(point.validation_score)
+            report(point.step - done, f"loss {point.train_loss:.3f}, validation {score}")
             done = point.step
-
-
-def _merit(training: Training) -> tuple[float, float]:
-    best = best_point(training.at.curve)
-    return best.validation_accuracy, -best.validation_loss
 
 
 def _identity(tokens: Tokens, backbone: Backbone, training: Training) -> dict[str, Any]:
@@ -185,14 +182,14 @@ def _identity(tokens: Tokens, backbone: Backbone, training: Training) -> dict[st
 
 
 def _result(
-    tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, sweep: dict[str, float], key: str
+    tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, sweep: dict[str, float | None], key: str
 ) -> Finetuned:
-    at, settings = training.at, training.settings
-    counts, best = count_by_group(training.accelerator.unwrap_model(training.model)), best_point(at.curve)
+    at, settings, problem = training.at, training.settings, training.objective.problem
+    counts, best = count_by_group(training.accelerator.unwrap_model(training.model)), training.best
     metrics = {
-        "test_accuracy": training.evaluate("test")[0],
+        **training.tested(),
         "test_answers": training.splits["test"].labels.numel(),
-        "validation_accuracy": best.validation_accuracy,
+        problem.validation: best.validation_score,
         "best_step": best.step,
         "steps": at.step,
         "lr": settings.lr,
@@ -203,8 +200,9 @@ def _result(
         "floors": tokens.floors,
     }
     if settings.lr_sweep is not None:
-        metrics["validation_accuracy_by_lr"] = sweep
+        metrics[f"{problem.validation}_by_lr"] = sweep
     parameters = {name: parameter.detach().cpu().contiguous() for name, parameter in training.trained.items()}
+    parameters |= training.objective.constants()
     cost = _cost(tokens, backbone, shape, training, counts, key)
     model = training.accelerator.unwrap_model(training.model)
     attention = first_attention(model, training.splits["test"].inputs) if shape.readout > 1 else None

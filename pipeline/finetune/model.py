@@ -25,7 +25,7 @@ from pipeline.finetune.shape import Shape
 
 
 class FrozenPretrainedTransformer(nn.Module):
-    """Inputs to class scores at the readout tokens."""
+    """Inputs to scores at the readout tokens: one a class of each answer, or a single one where answers are numbers."""
 
     def __init__(self, shape: Shape, backbone: Transformer, settings: Recipe, table: Tensor | None = None) -> None:
         """Put adapter and head, drawn from the seed, around `backbone`, and mark what trains.
@@ -41,7 +41,7 @@ class FrozenPretrainedTransformer(nn.Module):
         self.backbone = backbone
         if settings.position_rows == "used" and backbone.position is not None:
             self.backbone.position = nn.Parameter(backbone.position[: shape.length].clone())
-        self.readout, self.classes = shape.readout, shape.classes
+        self.readout, self.scores_each = shape.readout, max(1, shape.classes)
         self.head = linear_head(width, shape.scores, settings.seed)
         self.input_dropout = settings.input_dropout if shape.kind == "patches" else 0.0
         self.frozen_dropout = settings.frozen_dropout
@@ -55,8 +55,8 @@ class FrozenPretrainedTransformer(nn.Module):
         self,
         inputs: Float[Tensor, "batch token feature"] | Integer[Tensor, "batch token"],
         lengths: Integer[Tensor, " batch"] | None = None,
-    ) -> Float[Tensor, "batch answer class"]:
-        """Class scores of each answer, read off the last `readout` tokens, the first token's answers first.
+    ) -> Float[Tensor, "batch answer score"]:
+        """The scores of each answer, read off the last `readout` tokens, the first token's answers first.
 
         `lengths` are the numbers of real tokens, where examples are padded on the right.
         """
@@ -68,7 +68,7 @@ class FrozenPretrainedTransformer(nn.Module):
             back = torch.arange(self.readout, 0, -1, device=x.device)
             mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
             hidden = self.backbone(x, (lengths[:, None] - back).clamp_min(0), mask)
-        return self.head(hidden).unflatten(-1, (-1, self.classes)).flatten(1, 2)
+        return self.head(hidden).unflatten(-1, (-1, self.scores_each)).flatten(1, 2)
 
     def train(self, mode: bool = True) -> FrozenPretrainedTransformer:
         """Training mode for what trains; the frozen body follows only when `frozen_dropout` says so."""

@@ -13,7 +13,8 @@ from pipeline.tasks.tokens import Tokens
 class Shape:
     """Sizes of a task: `size` is the numbers in a patch or the ids of a vocabulary, `answers` those of one example.
 
-    Where `table` is true the ids are those of the backbone's own embedding table.
+    `classes` is 0 where answers are numbers. Where `table` is true the ids are those of the backbone's own embedding
+    table.
     """
 
     kind: Literal["patches", "ids"]
@@ -27,7 +28,7 @@ class Shape:
     @property
     def scores(self) -> int:
         """Numbers that the head gives at one token of the readout."""
-        return self.answers // self.readout * self.classes
+        return self.answers // self.readout * max(1, self.classes)
 
 
 def shape_of(tokens: Tokens) -> Shape:

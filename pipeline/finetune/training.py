@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from pipeline.errors import PermafrostError
@@ -18,8 +18,9 @@ from pipeline.finetune.batches import Split, dropout_seed
 from pipeline.finetune.checkpoints import Checkpoints
 from pipeline.finetune.fresh import Stream
 from pipeline.finetune.groups import trained
+from pipeline.finetune.objective import Objective
 from pipeline.finetune.settings import Recipe
-from pipeline.tasks.scoring import accuracy
+from pipeline.problem import Problem
 
 EVALUATION_BATCH = 256
 
@@ -30,17 +31,33 @@ class NotFinite(PermafrostError):
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Where training stands at a step: mean loss since the last point, and validation as a whole."""
+    """Where training stands at a step: mean loss since the last point, and validation as a whole.
+
+    `validation_score` is accuracy, or R² where answers are numbers, None where they do not vary.
+    """
 
     step: int
     train_loss: float
     validation_loss: float
-    validation_accuracy: float
+    validation_score: float | None
+
+    def named(self, problem: Problem) -> dict[str, Any]:
+        """The point with its score under the name that it has in a learning curve's file."""
+        return {problem.validation if name == "validation_score" else name: value for name, value in vars(self).items()}
 
 
-def best_point(curve: list[CurvePoint]) -> CurvePoint:
-    """The highest accuracy on validation; among equals the lowest loss there, then the earliest."""
-    return max(curve, key=lambda point: (point.validation_accuracy, -point.validation_loss, -point.step))
+def best_point(curve: list[CurvePoint], objective: Objective) -> CurvePoint:
+    """The best on validation, as the objective says; among equals the earliest."""
+    return max(curve, key=lambda point: (*objective.merit(point.validation_score, point.validation_loss), -point.step))
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run trains on, what for, and the splits that it is scored on."""
+
+    train: Split | Stream
+    splits: dict[str, Split]
+    objective: Objective
 
 
 @dataclass
@@ -61,19 +78,19 @@ class Standing:
 
 
 class Training:
-    """One run: model, optimizer and where they stand; `splits` are those that it is scored on."""
+    """One run: model, optimizer and where they stand."""
 
     def __init__(
         self,
         accelerator: Accelerator,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        train: Split | Stream,
-        splits: dict[str, Split],
+        data: Data,
         settings: Recipe,
     ) -> None:
         self.accelerator, self.model, self.optimizer = accelerator, model, optimizer
-        self.train, self.splits, self.settings, self.at = train, splits, settings, Standing()
+        self.train, self.splits, self.objective = data.train, data.splits, data.objective
+        self.settings, self.at = settings, Standing()
         self.trained = trained(accelerator.unwrap_model(model))
 
     def run(self, key: str, checkpoints: Checkpoints | None) -> Iterator[CurvePoint]:
@@ -96,6 +113,16 @@ class Training:
             for name, parameter in self.trained.items():
                 parameter.copy_(self.at.best[name])
 
+    @property
+    def best(self) -> CurvePoint:
+        """The best point of the curve so far."""
+        return best_point(self.at.curve, self.objective)
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """How good the best point is, among runs."""
+        return self.objective.merit(self.best.validation_score, self.best.validation_loss)
+
     def _step(self, key: str) -> None:
         """One step; nothing is updated from a loss or gradient that is no number."""
         start, settings, accelerator = time.perf_counter(), self.settings, self.accelerator
@@ -104,7 +131,7 @@ class Training:
         own = rows[accelerator.process_index :: accelerator.num_processes]
         torch.manual_seed(dropout_seed(settings.seed, step, accelerator.process_index))
         inputs, lengths, labels = train.pick(own, step)
-        loss = F.cross_entropy(self.model(inputs, lengths).flatten(0, 1), labels.flatten())
+        loss = self.objective.loss(self.model(inputs, lengths), labels)
         accelerator.backward(loss)
         most = float("inf") if settings.clip == "off" else settings.clip
         norm = accelerator.clip_grad_norm_(self.trained.values(), most)
@@ -125,25 +152,31 @@ class Training:
         point = CurvePoint(at.step, float(np.mean(at.losses)), loss, score)
         at.curve.append(point)
         at.losses = []
-        best = best_point(at.curve)
+        best = self.best
         if best is point:
             at.best = {name: parameter.detach().clone() for name, parameter in self.trained.items()}
-        reached = settings.stop_at is not None and score >= settings.stop_at
+        reached = settings.stop_at is not None and score is not None and score >= settings.stop_at
         since = len(at.curve) - 1 - at.curve.index(best)
         plateau = settings.patience is not None and since >= settings.patience
         at.finished = reached or plateau or at.step >= settings.steps
         return point
 
+    def evaluate(self, split: str) -> tuple[float | None, float]:
+        """Score and mean loss over a whole split."""
+        scores, labels = self.scores(split), self.splits[split].labels
+        return self.objective.score(scores, labels), float(self.objective.loss(scores, labels))
+
+    def tested(self) -> dict[str, Any]:
+        """What metrics say of the test split."""
+        return self.objective.tested(self.scores("test"), self.splits["test"].labels, self.settings.seed)
+
     @torch.no_grad()
-    def evaluate(self, split: str) -> tuple[float, float]:
-        """Accuracy and mean cross-entropy over a whole split."""
+    def scores(self, split: str) -> Float[Tensor, "example answer score"]:
+        """What the model gives for a whole split."""
         self.model.eval()
-        data = self.splits[split]
-        scores = torch.cat([self.model(*part).float() for part in data.parts(EVALUATION_BATCH)])
+        scores = torch.cat([self.model(*part).float() for part in self.splits[split].parts(EVALUATION_BATCH)])
         self.model.train()
-        score = accuracy(scores.argmax(-1).cpu().numpy(), data.labels.cpu().numpy())
-        loss = F.cross_entropy(scores.flatten(0, 1), data.labels.flatten())
-        return (0.0 if score is None else score), float(loss)
+        return scores
 
     def _save(self, checkpoints: Checkpoints) -> None:
         if not self.accelerator.is_main_process:

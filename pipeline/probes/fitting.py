@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,67 +17,13 @@ from pipeline.probes.linear import LinearModel
 from pipeline.probes.logistic import Fit, fit_path
 from pipeline.probes.moments import Moments, source_moments
 from pipeline.probes.neighbours import nearest_scores
-from pipeline.probes.regression import fitness, scored
+from pipeline.probes.outcome import Outcome, Splits, obstacle, scores_of, skipped
+from pipeline.probes.regression import nearest_numbers, ridge_numbers
 from pipeline.probes.ridge import Spectrum, ridge_path
-from pipeline.probes.rows import LayerRows, Rows, Source
+from pipeline.probes.rows import Rows
 from pipeline.probes.settings import Method, ProbeSettings
 from pipeline.probes.sgd import fit_sgd
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The rows of one layer; `readout` rows in turn are an example."""
-
-    train: Source
-    validation: Source
-    test: Source
-    readout: int
-
-    @classmethod
-    def of(cls, rows: dict[str, Rows], layer: str | None, features: np.ndarray | None = None) -> Splits:
-        """Every split of one layer, or of all layers' features side by side."""
-        index = None if layer is None else rows["train"].layers.index(layer)
-        parts = (LayerRows(rows[split], index, features) for split in ("train", "validation", "test"))
-        return cls(*parts, readout=rows["train"].readout)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one method gave: metrics without a clock, and what it cost.
-
-    `seconds` of fitting and `flops` in all; `epoch_seconds` of one pass over train, None where there are no passes.
-    """
-
-    metrics: dict[str, Any]
-    seconds: float
-    flops: int
-    epoch_seconds: float | None
-
-    @property
-    def validation(self) -> tuple[float, float]:
-        """What a choice goes by: accuracy on validation, among equals the lower loss; R² where answers are numbers."""
-        accuracy, loss = self.metrics.get("validation_accuracy"), self.metrics.get("validation_loss")
-        if accuracy is None:
-            accuracy = self.metrics.get("validation_r2")
-        return (-np.inf if accuracy is None else accuracy), (-np.inf if loss is None else -loss)
-
-
-def skipped(reason: str) -> Outcome:
-    """A probe that could not be fitted, and why."""
-    return Outcome({"status": f"skipped: {reason}", "test_accuracy": None, "validation_accuracy": None}, 0.0, 0, None)
-
-
-def obstacle(source: Source, method: Method, settings: ProbeSettings) -> str | None:
-    """Why a method cannot be fitted to these rows; None when it can."""
-    if not len(source):
-        return "no training rows"
-    if all(len(np.unique(column)) < 2 for column in source.labels.T):
-        return "single class" if source.classes else "all answers are equal"
-    if not source.classes and method != "ridge":
-        return "the answers are numbers"
-    if method == "ridge" and settings.class_weights is not None and source.labels.shape[1] > 1:
-        return "class weights need one answer a row"
-    return None
+from pipeline.problem import problem_of
 
 
 def fit_method(
@@ -88,16 +34,16 @@ def fit_method(
     Returns:
         Metrics with a `status`: `fitted`, `not converged`, or `skipped: ` and why.
     """
-    reason = obstacle(splits.train, method, settings)
+    reason, train = obstacle(splits.train, method, settings), splits.train
     if reason is not None:
-        return skipped(reason)
+        return skipped(reason, problem_of(train.classes))
+    if not train.classes:
+        return nearest_numbers(splits, settings) if method == "knn" else ridge_numbers(splits, moments, settings)
     if method == "sgd":
         assert raw is not None, "the paper's probe needs rows as they were cached"
         return _sgd(raw, settings)
     if method == "knn":
         return _neighbours(splits, settings)
-    if not splits.train.classes:
-        return _numbers(splits, moments, settings)
     return _path(method, splits, moments, settings)
 
 
@@ -108,7 +54,7 @@ def fit_head2toe(rows: dict[str, Rows], settings: ProbeSettings) -> Outcome:
     """
     reason = obstacle(rows["train"].every_layer(), "head2toe", settings)
     if reason is not None:
-        return skipped(reason)
+        return skipped(reason, problem_of(rows["train"].classes))
     clock, train, layers = Clock(), rows["train"].every_layer(), rows["train"].layers
     with clock.measuring():
         found = relevance(group_lasso(train, settings.lasso_penalty, settings.lasso_iterations).weight)
@@ -123,34 +69,9 @@ def fit_head2toe(rows: dict[str, Rows], settings: ProbeSettings) -> Outcome:
         chosen = {"features": len(features), "features_of_layers": dict(zip(layers, per_layer.tolist(), strict=True))}
         tried.append(replace(outcome, metrics=outcome.metrics | chosen, seconds=outcome.seconds + gathering.seconds))
     best_one = max(tried, key=lambda one: one.validation)
-    passes = settings.lasso_iterations * logistic_epoch_flops(len(train), train.width, _scores(train))
+    passes = settings.lasso_iterations * logistic_epoch_flops(len(train), train.width, scores_of(train))
     seconds = clock.seconds + sum(one.seconds for one in tried)
     return replace(best_one, seconds=seconds, flops=passes + sum(one.flops for one in tried), epoch_seconds=None)
-
-
-def _scores(source: Source) -> int:
-    return source.labels.shape[1] * max(1, source.classes)
-
-
-def _numbers(splits: Splits, moments: Moments, settings: ProbeSettings) -> Outcome:
-    """Ridge regression where answers are numbers, chosen by R² on validation."""
-    clock, train = Clock(), splits.train
-    with clock.measuring():
-        path = ridge_path(moments, Spectrum.of(moments), settings.penalties, 0)
-    judged = fitness([model for _, model in path], splits.validation)
-    explained = [-np.inf if one.r2 is None else one.r2 for one in judged]
-    chosen = explained.index(max(explained))
-    penalty, model = path[chosen]
-    (tested,) = fitness([model], splits.test, splits.readout)
-    metrics = {
-        "status": "fitted",
-        "penalty": penalty,
-        "epochs": 1,
-        "trained_parameters": model.parameters,
-        **scored(judged[chosen], tested, settings.seed),
-        "path": [{"penalty": penalty, "validation_r2": one.r2} for (penalty, _), one in zip(path, judged, strict=True)],
-    }
-    return Outcome(metrics, clock.seconds, gram_flops(len(train), train.width, _scores(train)), None)
 
 
 def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSettings) -> Outcome:

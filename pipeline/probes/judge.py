@@ -12,11 +12,10 @@ from jaxtyping import Float64, Int64, Integer
 from pipeline.probes.arrays import Array
 from pipeline.probes.linear import LinearModel, log_softmax
 from pipeline.probes.rows import Source
+from pipeline.tasks.scoring import RESAMPLES, Z_HIGH, Z_LOW
 
 BINS = 15
 """Of the calibration error, as in Guo et al. 2017."""
-RESAMPLES = 2000
-Z_LOW, Z_HIGH = 2.5, 97.5
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from pipeline.costs.record import Clock, CostRecord, MethodCost, peak_memory_byt
 from pipeline.errors import PermafrostError
 from pipeline.execution.cluster import Tls, on_this_machine
 from pipeline.features import FeatureStore
-from pipeline.probes.fitting import Outcome, Splits, fit_head2toe, fit_method, skipped
+from pipeline.probes.fitting import fit_head2toe, fit_method
 from pipeline.probes.layer_moments import distributed_moments, layer_moments
 from pipeline.probes.moments import Moments
+from pipeline.probes.outcome import Outcome, Splits, able_first, scores_of, skipped
 from pipeline.probes.rows import MEMORY_BYTES, Rows, Standardisation
 from pipeline.probes.settings import ProbeSettings
 from pipeline.probes.weights import weights_of
+from pipeline.problem import problem_in, problem_of
 
 SPLITS = ("train", "validation", "test")
 
@@ -47,6 +49,8 @@ def run_probe(
 ) -> tuple[dict[str, Any], CostRecord]:
     """Fit every method on every cached layer, choose on validation, score test.
 
+    Where answers are numbers, methods that are for classes say so, and the first of the others counts as the first.
+
     Args:
         store: the cached features.
         settings: what to fit.
@@ -61,6 +65,7 @@ def run_probe(
         StaleArtifact: the store is damaged.
         PermafrostError: class weights name a class that there is not, or the scheduler cannot be used.
     """
+    settings = replace(settings, methods=able_first(settings.methods, store.attributes["classes"]))
     with threadpool_limits(settings.threads):
         clock, meter = Clock(), EnergyMeter()
         with clock.measuring():
@@ -106,7 +111,7 @@ def _sweep(
         found[layer] = {
             method: fit_method(method, splits, as_cached, moments[layer], settings)
             if layer in moments
-            else skipped("no training rows")
+            else skipped("no training rows", problem_of(splits.train.classes))
             for method in settings.methods
             if method != "head2toe"
         }
@@ -173,14 +178,14 @@ def learning_curve(store: FeatureStore, layer: str, settings: ProbeSettings, whe
 
 
 def _summary(one: Outcome) -> dict[str, Any]:
-    numbers = [name for name in ("validation_r2", "test_r2") if name in one.metrics]
-    wanted = ("status", "validation_accuracy", "test_accuracy", "test_interval", *numbers)
+    problem = problem_in(one.metrics)
+    wanted = ("status", problem.validation, problem.test, "test_interval")
     return {name: one.metrics.get(name) for name in wanted}
 
 
 def _cost(found: dict[str, Outcome], first: str, reading: float, train: Rows, key: str) -> CostRecord:
     """Of the first method, reading and standardising included; the others beside it."""
-    gram = gram_flops(len(train), train.width, train.labels.shape[1] * train.classes)
+    gram = gram_flops(len(train), train.width, scores_of(train.every_layer()))
     one = found[first]
     return CostRecord(
         stage="probe",

@@ -1,77 +1,91 @@
-"""How a ridge probe does where answers are numbers: error and explained variance."""
+"""Probes whose answers are numbers: chosen by squared error on validation, judged by R² on test."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float32, Num
 
-from pipeline.probes.judge import RESAMPLES, Z_HIGH, Z_LOW
-from pipeline.probes.linear import LinearModel
+from pipeline.costs.flops import gram_flops
+from pipeline.costs.record import Clock
+from pipeline.probes.arrays import Array, to_numpy
+from pipeline.probes.judge import Scorer
+from pipeline.probes.moments import Moments
+from pipeline.probes.neighbours import nearest_scores
+from pipeline.probes.outcome import Outcome, Splits, scores_of
+from pipeline.probes.ridge import Spectrum, ridge_path
 from pipeline.probes.rows import Source
-
-DRAWN = 32
-"""Bootstrap resamples drawn at a time."""
-
-
-@dataclass(frozen=True)
-class Fitness:
-    """One model on one split; `squares` are each example's squared error, and its answers' distance from their mean."""
-
-    squares: Float64[np.ndarray, "example 2"]
-    answers: int
-
-    @property
-    def r2(self) -> float | None:
-        """The share of the answers' variance on this split that is explained; None where they do not vary."""
-        error, spread = self.squares.sum(axis=0)
-        return 1 - float(error / spread) if spread > 0 else None
-
-    @property
-    def rmse(self) -> float | None:
-        """The root of the mean squared error, in the answers' unit; None without answers."""
-        return float(np.sqrt(self.squares[:, 0].sum() / self.answers)) if self.answers else None
-
-    def interval(self, seed: int) -> tuple[float, float] | None:
-        """The 95 % bootstrap interval of R²; whole examples are drawn."""
-        if self.r2 is None:
-            return None
-        generator, count = np.random.default_rng(seed), len(self.squares)
-        drawn = []
-        for _ in range(0, RESAMPLES, DRAWN):
-            error, spread = self.squares[generator.integers(0, count, (DRAWN, count))].sum(axis=1).T
-            drawn.append(1 - error / np.where(spread > 0, spread, np.inf))
-        low, high = np.percentile(np.concatenate(drawn), (Z_LOW, Z_HIGH))
-        return float(low), float(high)
+from pipeline.probes.settings import ProbeSettings
+from pipeline.tasks.scoring import SquaredErrors, number_scores
 
 
-def fitness(models: Sequence[LinearModel], source: Source, readout: int = 1) -> list[Fitness]:
-    """Judge models in one pass over a split; `readout` rows in turn are one example, each answer has its own mean."""
-    mean = source.labels.mean(axis=0, dtype=np.float64) if len(source) else 0.0
-    errors: list[list[np.ndarray]] = [[] for _ in models]
+def ridge_numbers(splits: Splits, moments: Moments, settings: ProbeSettings) -> Outcome:
+    """Ridge regression; its penalty is the one with the least squared error on validation, then the strongest."""
+    clock, train = Clock(), splits.train
+    with clock.measuring():
+        path = ridge_path(moments, Spectrum.of(moments), settings.penalties, 0)
+    judged = squared_errors([model.scores for _, model in path], splits.validation, splits.readout)
+    best, (penalty, model) = min(zip(judged, path, strict=True), key=lambda one: one[0].errors)
+    metrics = {
+        "status": "fitted",
+        "penalty": penalty,
+        "epochs": 1,
+        "trained_parameters": model.parameters,
+        **_scored(best, predictions(model.scores, splits.test, splits.readout), splits, settings.seed),
+        "path": [
+            {"penalty": penalty, "validation_r2": one.r2, "validation_mse": one.mse}
+            for (penalty, _), one in zip(path, judged, strict=True)
+        ],
+    }
+    return Outcome(metrics, clock.seconds, gram_flops(len(train), train.width, scores_of(train)), None)
+
+
+def nearest_numbers(splits: Splits, settings: ProbeSettings) -> Outcome:
+    """The mean of the nearest training rows' answers, each weighing as much as its vote for a class would."""
+    clock = Clock()
+
+    def scores(x: Array) -> np.ndarray:
+        return nearest_scores(splits.train, to_numpy(x), settings.neighbours)
+
+    with clock.measuring():
+        (chosen,) = squared_errors([scores], splits.validation, splits.readout)
+        tested = predictions(scores, splits.test, splits.readout)
+    metrics = {
+        "status": "fitted",
+        "epochs": 0,
+        "neighbours": settings.neighbours,
+        "trained_parameters": 0,
+        **_scored(chosen, tested, splits, settings.seed),
+    }
+    queries = len(splits.validation) + len(splits.test)
+    return Outcome(metrics, clock.seconds, 2 * queries * len(splits.train) * splits.train.width, None)
+
+
+def squared_errors(scorers: Sequence[Scorer], source: Source, readout: int) -> list[SquaredErrors]:
+    """Judge models in one pass over a split; `readout` rows in turn are one example."""
+    found = [SquaredErrors() for _ in scorers]
     for block in source:
-        for model, found in zip(models, errors, strict=True):
-            found.append(((model.scores(block.x)[:, :, 0] - block.labels) ** 2).sum(axis=1, dtype=np.float64))
-    spread = ((source.labels - mean) ** 2).sum(axis=1, dtype=np.float64)
-    return [
-        Fitness(
-            np.stack([np.concatenate([np.zeros(0), *found]), spread], axis=1).reshape(-1, readout, 2).sum(axis=1),
-            source.labels.size,
-        )
-        for found in errors
-    ]
+        targets = _by_example(block.labels, readout)
+        for scorer, one in zip(scorers, found, strict=True):
+            one.update(_by_example(scorer(block.x)[:, :, 0], readout), targets)
+    return found
 
 
-def scored(chosen: Fitness, tested: Fitness, seed: int) -> dict[str, Any]:
-    """What the metrics say of a model of numbers; there is no accuracy."""
+def predictions(scorer: Scorer, source: Source, readout: int) -> Float32[np.ndarray, "example answer"]:
+    """What a model answers on a split, an example's answers side by side."""
+    parts = [np.zeros((0, source.labels.shape[1]), np.float32), *(scorer(block.x)[:, :, 0] for block in source)]
+    return _by_example(np.concatenate(parts), readout)
+
+
+def _by_example(answers: Num[np.ndarray, "row answer"], readout: int) -> Num[np.ndarray, "example all_answers"]:
+    return answers.reshape(-1, readout * answers.shape[1])
+
+
+def _scored(chosen: SquaredErrors, tested: np.ndarray, splits: Splits, seed: int) -> dict[str, Any]:
     return {
-        "validation_accuracy": None,
         "validation_r2": chosen.r2,
-        "test_accuracy": None,
-        "test_r2": tested.r2,
-        "test_rmse": tested.rmse,
-        "test_interval": tested.interval(seed),
+        "validation_mse": chosen.mse,
+        **number_scores(tested, _by_example(splits.test.labels, splits.readout), seed),
     }

@@ -27,11 +27,12 @@ class ProbeSettings:
     """What is fitted to the cached features.
 
     `methods` run on every cached layer, but for head2toe, which chooses from all of them; the first is the one that is
-    compared. `penalties` are values of λ in the loss + λ/2 ‖W‖², for logistic regression (`iterations` at most for
-    each) and ridge. `class_weights` say what an answer counts in these by its class: `balanced`, or numbers by class.
-    `fractions` of train make the learning curve of the first method, drawn with `seed`; `neighbours` vote in kNN;
-    `sgd_epochs` with batches of `sgd_batch` rows are the paper's probe. `lasso_penalty` and `lasso_iterations` find
-    each feature's relevance for head2toe, `lasso_shares` of the features are tried.
+    compared, where answers are numbers the first that can give numbers: ridge or knn. `penalties` are values of λ in
+    the loss + λ/2 ‖W‖², for logistic regression (`iterations` at most for each) and ridge. `class_weights` say what an
+    answer counts in these by its class: `balanced`, or numbers by class. `fractions` of train make the learning curve
+    of the first method, drawn with `seed`; `neighbours` vote in kNN; `sgd_epochs` with batches of `sgd_batch` rows are
+    the paper's probe. `lasso_penalty` and `lasso_iterations` find each feature's relevance for head2toe, `lasso_shares`
+    of the features are tried.
     """
 
     methods: Annotated[tuple[Method, ...], Field(min_length=1), AfterValidator(_one_layer_first)]

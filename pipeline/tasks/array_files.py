@@ -11,7 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.tasks.faults import BadRows, BrokenSource
+from pipeline.tasks.labels import AS_NUMBERS, LabelKind
 from pipeline.tasks.task import BLOCK_ROWS, EMPTY
+
+LABEL_DTYPES: dict[LabelKind, str] = {"classes": "iuUb", "numbers": "iuf"}
+"""numpy's kinds of dtype that labels may have."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,12 @@ class ArrayRows:
     labels: np.ndarray
 
 
-def open_arrays(path: Path, work: Path) -> ArraySource:
+def open_arrays(path: Path, work: Path, kind: LabelKind = "classes") -> ArraySource:
     """The arrays of a folder with .npy files, or of an .npz file, whose members are unpacked into `work`.
 
     Raises:
-        BrokenSource: an array is missing, damaged, holds Python objects, or has another number of rows.
+        BrokenSource: an array is missing, damaged, holds Python objects, has another number of rows, or labels are not
+            of the `kind`.
     """
     if path.is_dir():
         files = {name: path / f"{name}.npy" for name in ("inputs", "labels", "lengths")}
@@ -52,8 +57,9 @@ def open_arrays(path: Path, work: Path) -> ArraySource:
         if not array.ndim or len(array) != len(arrays["inputs"]):
             raise BrokenSource(f"{path}: inputs are {arrays['inputs'].shape}, {name} are {array.shape}")
     labels = arrays["labels"]
-    if labels.ndim > 2 or labels.dtype.kind not in "iuUb":
-        raise BrokenSource(f"{path}: labels of shape {labels.shape} and dtype {labels.dtype} are not classes")
+    if labels.ndim > 2 or labels.dtype.kind not in LABEL_DTYPES[kind]:
+        why = f"{path}: labels of shape {labels.shape} and dtype {labels.dtype} are not {kind}"
+        raise BrokenSource(why, mend=AS_NUMBERS if labels.dtype.kind == "f" else None)
     lengths = arrays.get("lengths")
     if lengths is not None and (lengths.ndim != 1 or lengths.dtype.kind not in "iu"):
         raise BrokenSource(f"{path}: lengths of shape {lengths.shape} and dtype {lengths.dtype} are not token counts")
@@ -98,13 +104,13 @@ def good_rows(source: ArraySource, vocabulary: int | None, bad: BadRows) -> Iter
         inputs = np.asarray(source.inputs[start : start + BLOCK_ROWS])
         width = inputs.shape[1]
         lengths = np.full(len(rows), width) if source.lengths is None else np.asarray(source.lengths[rows], np.int64)
-        reasons = _reasons(inputs, lengths, vocabulary)
+        labels = np.asarray(source.labels[start : start + BLOCK_ROWS])
+        reasons = _reasons(inputs, lengths, vocabulary) | _not_finite(labels)
         for place, reason in sorted(reasons.items()):
             bad.add(source.path, f"row {rows[place]}", reason)
         good = ~np.isin(np.arange(len(rows)), [*reasons])
         flags = np.where(lengths[good] == 0, np.uint8(EMPTY), np.uint8(0))
-        labels = np.asarray(source.labels[start : start + BLOCK_ROWS])[good]
-        yield rows[good], ArrayRows(inputs[good], np.maximum(lengths[good], 1), flags, labels)
+        yield rows[good], ArrayRows(inputs[good], np.maximum(lengths[good], 1), flags, labels[good])
 
 
 def _reasons(inputs: np.ndarray, lengths: np.ndarray, vocabulary: int | None) -> dict[int, str]:
@@ -123,3 +129,12 @@ def _reasons(inputs: np.ndarray, lengths: np.ndarray, vocabulary: int | None) ->
     for place in np.flatnonzero((lengths < 0) | (lengths > width)):
         reasons[int(place)] = f"length {lengths[place]} is not one of 0 to {width}"
     return reasons
+
+
+def _not_finite(labels: np.ndarray) -> dict[int, str]:
+    """Rows of a block whose label is a number that float32 cannot hold, by place in the block."""
+    if labels.dtype.kind != "f":
+        return {}
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(labels.astype(np.float32)).all(axis=1)
+    return {int(place): f"label {labels[place].tolist()} is not finite in float32" for place in np.flatnonzero(~finite)}

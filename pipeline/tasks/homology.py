@@ -20,11 +20,11 @@ from pydantic.dataclasses import dataclass
 from pipeline.params import STRICT
 from pipeline.tasks import draws, proteins
 from pipeline.tasks.faults import BadRows, OnBadRow
-from pipeline.tasks.homology_files import CLASSES, read_proteins
 from pipeline.tasks.places import Places
 from pipeline.tasks.rules import LENGTH_LEVELS, length_level, lookup
-from pipeline.tasks.sources import Archive, checksums, fetch_archive, find_files
+from pipeline.tasks.sources import Archive, checksums
 from pipeline.tasks.spool import Spool, Spools
+from pipeline.tasks.tape_files import CLASSES, Form, find_proteins, fold_label, read_proteins
 from pipeline.tasks.task import SPLITS, TaskData
 from pipeline.tasks.variants import choices
 
@@ -34,11 +34,6 @@ VARIANTS = {
 }
 PUBLISHED_FACTOR = 0.9739
 POOL_BATCHES = 100  # TAPE's loader sorts by length within pools of 100 batches
-PREFIX = "remote_homology_"
-ORIGIN = {
-    "lmdb": "http://s3.amazonaws.com/songlabdata/proteindata/data_pytorch/remote_homology.tar.gz",
-    "json": "http://s3.amazonaws.com/songlabdata/proteindata/data_raw_pytorch/remote_homology.tar.gz",
-}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -52,7 +47,7 @@ class RemoteHomology:
     kind: Literal["remote_homology"]
     seed: int
     variant: Literal["paper", "code"]
-    format: Literal["lmdb", "json"] = "lmdb"
+    format: Form = "lmdb"
     vocabulary: proteins.Vocabulary | None = None
     too_long: Literal["drop_sequence", "drop_batch"] | None = None
     score_on: Literal["test_fold_holdout", "test_superfamily_holdout", "test_family_holdout", "valid"] | None = None
@@ -95,23 +90,12 @@ class RemoteHomology:
         parts = {"train": "train", "validation": "valid", "test": score_on}
         if score_on == "valid":
             parts.pop("validation")
-        wanted = {name: f"{PREFIX}{part}.{self.format}" for name, part in parts.items()}
-        archive = self.archive
-
-        def download(cache: Path) -> Path:
-            assert archive is not None
-            unpacked = fetch_archive(archive, cache)
-            return next((path.parent for path in sorted(unpacked.rglob(wanted["train"]))), unpacked)
-
-        known = [places.cache / "remote_homology"]
-        fetch = download if archive else None
-        found = find_files([*wanted.values()], self.folder, known, places, fetch, origin=ORIGIN[self.format])
-        return {name: found[file] for name, file in wanted.items()}
+        return find_proteins("remote_homology", parts, self.format, self.folder, self.archive, places)
 
     def _read(self, path: Path, folder: Path, vocabulary: proteins.Vocabulary, bad: BadRows) -> Spool:
         """All proteins of a file, of any length."""
         spool = Spool(folder, np.uint8)
-        for row, sequence, label in read_proteins(path, bad):
+        for row, sequence, label in read_proteins(path, bad, fold_label):
             try:
                 ids = proteins.encode(sequence, vocabulary)
             except ValueError as error:

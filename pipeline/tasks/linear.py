@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Integer
 
+from pipeline.tasks.scoring import SquaredErrors
 from pipeline.tasks.task import Block, Predictor, TaskData
 
 MOST_ROWS = 10_000
@@ -75,7 +76,8 @@ def linear_model(task: TaskData) -> tuple[Predictor, dict[str, Any]]:
     """A linear model of the task, and how it was fitted.
 
     Logistic regression where answers × classes are at most 64, one model for each answer; beyond that least squares
-    on one column a class, one decomposition for all answers and all penalties. One thread does it: beside other work
+    on one column a class, one decomposition for all answers and all penalties. Least squares too where answers are
+    numbers. One thread does it: beside other work
     the solvers' threads wait for each other ten times longer than they compute.
     """
     from threadpoolctl import threadpool_limits
@@ -89,7 +91,7 @@ def _fitted(task: TaskData) -> tuple[Predictor, dict[str, Any]]:
     train, validation = task.splits["train"].sample(rows), task.splits["validation"].sample(rows)
     inputs = RawInputs.fit(train, _counted(task))
     x, x_validation = inputs(train), inputs(validation)
-    if train.labels.shape[1] * task.classes <= MOST_LOGISTIC:
+    if 0 < train.labels.shape[1] * task.classes <= MOST_LOGISTIC:
         name = "logistic regression"
         columns = [
             _logistic(x, train.labels[:, answer], x_validation, validation.labels[:, answer])
@@ -135,7 +137,10 @@ def _logistic(x: np.ndarray, labels: np.ndarray, x_validation: np.ndarray, valid
 
 @dataclass(frozen=True)
 class Ridge:
-    """Least squares with a penalty on targets of one column a class (±1 in a single column for two classes)."""
+    """Least squares with a penalty on targets of one column a class (±1 in a single column for two classes).
+
+    Numbers, which have 0 classes, are the targets themselves.
+    """
 
     weights: Float32[np.ndarray, "value column"]
     bias: Float32[np.ndarray, " column"]
@@ -146,7 +151,7 @@ class Ridge:
     def fit(
         cls, x: np.ndarray, labels: np.ndarray, classes: int, x_validation: np.ndarray, validation: np.ndarray
     ) -> Ridge:
-        """The model of the penalty that is best on validation.
+        """The model of the penalty that is best on validation, by accuracy; of numbers by squared error.
 
         With the smaller Gram matrix G = Q S Qᵀ every penalty p is a rescale by 1 / (S + p · rows).
         """
@@ -162,19 +167,28 @@ class Ridge:
             return cls(weights.astype(np.float32), bias, classes, labels.shape[1])
 
         def score(candidate: Ridge) -> float:
-            return float(np.mean(candidate.predict(x_validation) == validation)) if len(validation) else 0.0
+            if not len(validation):
+                return 0.0
+            predicted = candidate.predict(x_validation)
+            if not classes:
+                return -SquaredErrors().update(predicted, validation).errors
+            return float(np.mean(predicted == validation))
 
         return max((model(penalty) for penalty in RIDGE_PENALTIES), key=score)
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Class numbers `(example, answer)`."""
+        """Class numbers, or numbers, `(example, answer)`."""
         scores = x @ self.weights + self.bias
+        if not self.classes:
+            return scores
         if self.classes == 2:
             return (scores > 0).astype(np.int64)
         return scores.reshape(len(x), self.answers, self.classes).argmax(axis=2)
 
 
 def _targets(labels: np.ndarray, classes: int) -> np.ndarray:
+    if not classes:
+        return labels.astype(np.float32)
     if classes == 2:
         return labels.astype(np.float32) * 2 - 1
     one_hot = labels[:, :, None] == np.arange(classes)

@@ -16,9 +16,12 @@ from pipeline.tasks.homology import RemoteHomology
 from pipeline.tasks.listops import ListOps
 from pipeline.tasks.looped_states import LoopedStates
 from pipeline.tasks.mnist import Mnist
+from pipeline.tasks.protein_regression import ProteinRegression
 from pipeline.tasks.text import Text
 
-TaskSettings = BitMemory | BitXor | ListOps | Digits | Mnist | Cifar10 | RemoteHomology | Text | Arrays | LoopedStates
+Images = Digits | Mnist | Cifar10
+Proteins = RemoteHomology | ProteinRegression
+TaskSettings = BitMemory | BitXor | ListOps | Images | Proteins | Text | Arrays | LoopedStates
 
 
 def task_settings(params: Params, name: str) -> TaskSettings:

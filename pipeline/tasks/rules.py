@@ -15,11 +15,15 @@ Key = Callable[[Block], np.ndarray]
 def lookup(key: Key, keys: int, classes: int) -> Rule:
     """The class that train has most often for an example's key; for a key that train lacks, train's majority.
 
+    Where answers are numbers it is the mean in place of the class, and train's mean in place of the majority.
+
     Args:
         key: gives each example of a block a number below `keys`.
         keys: how many keys there are.
-        classes: how many classes there are.
+        classes: how many classes there are; 0 for numbers.
     """
+    if not classes:
+        return _lookup_mean(key, keys)
 
     def fit(train: Split) -> Predictor:
         counts = np.zeros((keys, classes), np.int64)
@@ -28,6 +32,18 @@ def lookup(key: Key, keys: int, classes: int) -> Rule:
         majority = counts.sum(axis=0).argmax()
         best = np.where(counts.any(axis=1), counts.argmax(axis=1), majority)
         return lambda block: best[key(block)][:, None]
+
+    return fit
+
+
+def _lookup_mean(key: Key, keys: int) -> Rule:
+    def fit(train: Split) -> Predictor:
+        counts, sums = np.zeros(keys), np.zeros(keys)
+        for block in train.blocks(BLOCK_ROWS):
+            counts += np.bincount(key(block), minlength=keys)
+            sums += np.bincount(key(block), block.labels[:, 0].astype(np.float64), keys)
+        mean = np.where(counts > 0, sums / np.maximum(counts, 1), sums.sum() / counts.sum())
+        return lambda block: mean[key(block)][:, None]
 
     return fit
 

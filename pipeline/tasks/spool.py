@@ -18,18 +18,26 @@ FIELDS = ("inputs", "ends", "labels", "flags")
 
 
 class Spool:
-    """Examples of any length: `append` them, then make a `split` of them.
+    """Examples of any length: `append` them, then make a `split` of them. Labels are codes, or numbers in float32.
 
     Each example is a stretch of tokens, a token being one id or `features` numbers. `ends` holds, for each example,
     the number of tokens up to and with it.
     """
 
-    def __init__(self, folder: Path, dtype: Any, features: tuple[int, ...] = (), answers: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        dtype: Any,
+        features: tuple[int, ...] = (),
+        answers: int = 1,
+        label_dtype: type[np.int32 | np.float32] = np.int32,
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self.dtype = np.dtype(dtype)
         self.features = features
         self.answers = answers
+        self.label_dtype = label_dtype
         self.examples = 0
         self.longest = 0
         self._tokens = 0
@@ -40,7 +48,7 @@ class Spool:
         self,
         tokens: Num[np.ndarray, "token ..."],
         lengths: Integer[np.ndarray, " example"],
-        labels: Integer[np.ndarray, "example answer"],
+        labels: Num[np.ndarray, "example answer"],
         flags: UInt8[np.ndarray, " example"] | None = None,
     ) -> None:
         """Add examples: their tokens one after the other, and how many each has."""
@@ -48,7 +56,8 @@ class Spool:
             return
         ends = self._tokens + np.cumsum(lengths, dtype=np.int64)
         flags = np.zeros(len(lengths), np.uint8) if flags is None else flags
-        for name, values in zip(FIELDS, (tokens.astype(self.dtype), ends, labels.astype(np.int32), flags), strict=True):
+        columns = (tokens.astype(self.dtype), ends, labels.astype(self.label_dtype), flags)
+        for name, values in zip(FIELDS, columns, strict=True):
             with (self.folder / name).open("ab") as file:
                 file.write(np.ascontiguousarray(values).data)
         self.examples += len(lengths)
@@ -67,7 +76,8 @@ class Spool:
         Args:
             width: tokens that every example is padded to on the right.
             label_dtype: the dtype of the labels.
-            order: for each label as appended, its class number; None where they are class numbers already.
+            order: for each label as appended, its class number; None where they are class numbers already, or
+                numbers.
             pad: the value of the padding.
             ragged: false where pads count as tokens like others, so that all examples are equally long.
         """
@@ -75,7 +85,7 @@ class Spool:
         def read(start: int, stop: int) -> Block:
             ends = self._ends(start, stop)
             lengths = np.diff(ends).astype(np.int32)
-            labels = self._read("labels", np.int32, start * self.answers, (stop - start) * self.answers)
+            labels = self._read("labels", self.label_dtype, start * self.answers, (stop - start) * self.answers)
             named = labels if order is None or not len(labels) else order[labels]
             inputs = self._padded(int(ends[0]), lengths, width, pad)
             flags = self._read("flags", np.uint8, start, stop - start)
@@ -105,16 +115,23 @@ class Spool:
 class Spools:
     """One spool for each split, filled in one pass over the source."""
 
-    def __init__(self, work: Path, dtype: Any, features: tuple[int, ...] = (), answers: int = 1) -> None:
+    def __init__(
+        self,
+        work: Path,
+        dtype: Any,
+        features: tuple[int, ...] = (),
+        answers: int = 1,
+        label_dtype: type[np.int32 | np.float32] = np.int32,
+    ) -> None:
         self.dtype = np.dtype(dtype)
-        self.parts = [Spool(work / name, dtype, features, answers) for name in SPLITS]
+        self.parts = [Spool(work / name, dtype, features, answers, label_dtype) for name in SPLITS]
 
     def append(
         self,
         part: Integer[np.ndarray, " example"],
         tokens: Num[np.ndarray, "token ..."],
         lengths: Integer[np.ndarray, " example"],
-        labels: Integer[np.ndarray, "example answer"],
+        labels: Num[np.ndarray, "example answer"],
         flags: UInt8[np.ndarray, " example"],
     ) -> None:
         """Add examples, each to the split that `part` says: 0 train, 1 validation, 2 test."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Int32, Integer, Num, UInt8
+from jaxtyping import Int32, Num, UInt8
 
 SPLITS = ("train", "validation", "test")
 
@@ -25,13 +25,13 @@ class Block:
     """Consecutive examples of a split.
 
     `inputs` are patches `(example, token, feature)` or ids `(example, token)`, padded on the right to the longest
-    example of the whole task; `labels` are class numbers `(example, answer)`, the answers of the first readout token
-    first; `lengths` count the real tokens and `flags` hold `TRUNCATED` and `EMPTY`, both None where all examples
-    are equally long.
+    example of the whole task; `labels` are class numbers `(example, answer)`, or the numbers of a regression, the
+    answers of the first readout token first; `lengths` count the real tokens and `flags` hold `TRUNCATED` and `EMPTY`,
+    both None where all examples are equally long.
     """
 
     inputs: Num[np.ndarray, "example token *feature"]
-    labels: Integer[np.ndarray, "example answer"]
+    labels: Num[np.ndarray, "example answer"]
     lengths: Int32[np.ndarray, " example"] | None = None
     flags: UInt8[np.ndarray, " example"] | None = None
 
@@ -58,7 +58,7 @@ class Split:
     def of(
         cls,
         inputs: Num[np.ndarray, "example token *feature"],
-        labels: Integer[np.ndarray, "example answer"],
+        labels: Num[np.ndarray, "example answer"],
         lengths: Int32[np.ndarray, " example"] | None = None,
     ) -> Split:
         """A split that is in memory already."""
@@ -93,7 +93,7 @@ class Split:
 
 
 Predictor = Callable[[Block], np.ndarray]
-"""Class numbers `(example, answer)` for the examples of a block."""
+"""Class numbers, or numbers, `(example, answer)` for the examples of a block."""
 
 Rule = Callable[[Split], Predictor]
 """A task's own trivial rule: given the train split, a predictor."""
@@ -103,14 +103,14 @@ Rule = Callable[[Split], Predictor]
 class TaskData:
     """A whole task, made by one module of this package.
 
-    `readout` is how many of the last tokens carry the answer. `offset` and `scale` say how stored patches become
-    numbers, `(stored - offset) * scale`, one for all or one for each feature of a patch, so that they can be stored
-    as they came. `vocabulary` is how many ids there are and `pad_id` the one on the right of short examples.
-    `embedding` is "backbone" where the ids are those of a backbone's own tokenizer, which `tokenizer` names.
-    `choices` are the values of what paper and code do differently. `label_names` are the labels before they became
-    class numbers. `image` gives side, channels and patch, in pixels. `augment` is what the fine-tune does to its
-    train images. `rules` are the task's own trivial rules; `source` says where the data come from, with checksums;
-    `counts` is what happened on the way (rows dropped, truncated, skipped).
+    `classes` is 0 where answers are numbers. `readout` is how many of the last tokens carry the answer. `offset` and
+    `scale` say how stored patches become numbers, `(stored - offset) * scale`, one for all or one for each feature of a
+    patch, so that they can be stored as they came. `vocabulary` is how many ids there are and `pad_id` the one on the
+    right of short examples. `embedding` is "backbone" where the ids are those of a backbone's own tokenizer, which
+    `tokenizer` names. `choices` are the values of what paper and code do differently. `label_names` are the labels
+    before they became class numbers. `image` gives side, channels and patch, in pixels. `augment` is what the fine-tune
+    does to its train images. `rules` are the task's own trivial rules; `source` says where the data come from, with
+    checksums; `counts` is what happened on the way (rows dropped, truncated, skipped).
     """
 
     kind: Literal["patches", "ids"]

@@ -22,13 +22,13 @@ from pydantic.dataclasses import dataclass
 from pipeline.params import STRICT
 from pipeline.tasks import draws
 from pipeline.tasks.faults import BadRows, MissingSource, OnBadRow
-from pipeline.tasks.labels import LabelCodes, smallest_dtype
+from pipeline.tasks.labels import Coder, LabelKind, coder
 from pipeline.tasks.places import Places
 from pipeline.tasks.rules import LENGTH_LEVELS, length_level, lookup
 from pipeline.tasks.sources import checksums
 from pipeline.tasks.spool import Spools
 from pipeline.tasks.task import EMPTY, SPLITS, TRUNCATED, TaskData
-from pipeline.tasks.text_files import Columns, read_rows
+from pipeline.tasks.text_files import Columns, TextRow, read_rows
 from pipeline.tasks.tokenizer import TextTokenizer, TokenizerSource
 
 BATCH = 2048
@@ -42,7 +42,7 @@ class Text:
     """Files of your own: .csv, .tsv or .jsonl (also .gz) or .parquet, with a `text` and a `label` column.
 
     `validation` and `test` are files too, or shares of `train`: each row is drawn alone, so shares hold on average.
-    Texts are cut off at `max_tokens`, special tokens included.
+    Texts are cut off at `max_tokens`, special tokens included. `labels` are classes, or numbers: a regression.
     """
 
     kind: Literal["text"]
@@ -54,6 +54,7 @@ class Text:
     test: ShareOrFile = 0.1
     text: str = "text"
     label: str = "label"
+    labels: LabelKind = "classes"
     on_bad_row: OnBadRow = "stop"
 
     def load(self, places: Places) -> TaskData:
@@ -66,9 +67,9 @@ class Text:
         tokenizer = TextTokenizer(self.tokenizer, self.max_tokens)
         paths = own_files(self.train, self.validation, self.test)
         bad = BadRows(self.on_bad_row)
-        codes = LabelCodes(paths["train"])
-        spools = Spools(places.work, tokenizer.dtype)
-        columns = Columns(self.text, self.label)
+        codes = coder(self.labels, paths["train"])
+        spools = Spools(places.work, tokenizer.dtype, label_dtype=codes.dtype)
+        columns = Columns(self.text, self.label, self.labels)
         counts = {"truncated": 0, "empty": 0}
         for name, path in paths.items():
             rows = 0
@@ -79,19 +80,19 @@ class Text:
                 counts["truncated"] += int(np.sum(batch.flags & TRUNCATED > 0))
                 counts["empty"] += int(np.sum(batch.flags & EMPTY > 0))
                 rows += len(part)
-        names, order = codes.mapping()
+        space = codes.space()
         return TaskData(
             kind="ids",
-            classes=len(names),
+            classes=space.classes,
             readout=1,
-            splits=spools.splits(smallest_dtype(len(names)), order, tokenizer.pad_id),
+            splits=spools.splits(space.dtype, space.order, tokenizer.pad_id),
             source={"name": "text", "files": checksums(paths.values())},
             vocabulary=tokenizer.vocabulary,
             pad_id=tokenizer.pad_id,
             embedding="backbone",
             tokenizer=asdict(self.tokenizer) | {"sha256": tokenizer.sha256},
-            label_names=names,
-            rules={"length only": lookup(length_level, LENGTH_LEVELS, max(1, len(names)))},
+            label_names=space.names,
+            rules={"length only": lookup(length_level, LENGTH_LEVELS, space.classes)},
             counts={**counts, **bad.counts()},
         )
 
@@ -120,7 +121,7 @@ def parts_of(seed: int, name: str, rows: np.ndarray, validation: float | str, te
 
 @plain_dataclass(frozen=True)
 class TokenizedBatch:
-    """Ids of some texts one after the other, their lengths and flags, and their labels' codes `(text, 1)`."""
+    """Ids of some texts one after the other, their lengths and flags, and their labels' codes, `(text, 1)`."""
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -128,9 +129,7 @@ class TokenizedBatch:
     labels: np.ndarray
 
 
-def tokenized(
-    rows: Iterator[tuple[str, int | str]], tokenizer: TextTokenizer, codes: LabelCodes
-) -> Iterator[TokenizedBatch]:
+def tokenized(rows: Iterator[TextRow], tokenizer: TextTokenizer, codes: Coder) -> Iterator[TokenizedBatch]:
     """The rows as ids, in order, two thousand at a time.
 
     The tokenizer does not hold Python's lock: while it works on one batch, the ids of the one before become arrays
@@ -139,7 +138,7 @@ def tokenized(
     waiting: deque[tuple[np.ndarray, Future[Any]]] = deque()
     with ThreadPoolExecutor(2) as workers:
         while batch := list(islice(rows, BATCH)):
-            labels = np.array([[codes.code(label)] for _, label in batch], np.int32)
+            labels = np.array([[codes.code(label)] for _, label in batch], codes.dtype)
             waiting.append((labels, workers.submit(tokenizer.encode, [text for text, _ in batch])))
             if len(waiting) > 2:
                 yield _finished(*waiting.popleft())

@@ -14,19 +14,21 @@ from typing import Any
 
 from pipeline.params import nearest
 from pipeline.tasks.faults import BadRows, BrokenSource
+from pipeline.tasks.labels import AS_NUMBERS, LabelKind, number
 
 ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns that hold the text and the label."""
+    """The names of the columns that hold the text and the label, and what labels are."""
 
     text: str
     label: str
+    labels: LabelKind = "classes"
 
 
-TextRow = tuple[str, int | str]
+TextRow = tuple[str, int | str | float]
 
 
 def read_rows(path: Path, columns: Columns, bad: BadRows) -> Iterator[TextRow]:
@@ -34,7 +36,8 @@ def read_rows(path: Path, columns: Columns, bad: BadRows) -> Iterator[TextRow]:
 
     Raises:
         BrokenSource: the format is none of these, a column is missing, the file is damaged; or a row is bad (not
-            UTF-8, a missing value, a label that is neither text nor a whole number) and bad rows stop the run.
+            UTF-8, a missing value, a label that is neither text nor a whole number, or no finite number where labels
+            are numbers) and bad rows stop the run.
     """
     suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
     if suffix not in READERS:
@@ -57,11 +60,15 @@ def _decoded(text: str) -> str:
     return text
 
 
-def _label(value: Any) -> int | str:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"label {value!r} is neither text nor a whole number")
+def _label(value: Any, kind: LabelKind) -> int | str | float:
     if value == "":
         raise ValueError("the label is empty")
+    if kind == "numbers":
+        return number(value)
+    if isinstance(value, float):
+        raise ValueError(f"label {value!r} is neither text nor a whole number; {AS_NUMBERS}")
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"label {value!r} is neither text nor a whole number")
     return _decoded(value) if isinstance(value, str) else value
 
 
@@ -93,7 +100,7 @@ def _read_delimited(path: Path, columns: Columns, bad: BadRows, delimiter: str =
                         continue
                     if len(row) != len(header):
                         raise ValueError(f"{len(row)} of {len(header)} columns")
-                    good = _text(row[text]), _label(row[label])
+                    good = _text(row[text]), _label(row[label], columns.labels)
                 except StopIteration:
                     return
                 except (ValueError, csv.Error) as error:
@@ -132,7 +139,7 @@ def _json_row(content: str, columns: Columns) -> TextRow:
     for column in (columns.text, columns.label):
         if column not in row:
             raise ValueError(f"no column {column!r}{nearest(column, [*row])}")
-    return _text(row[columns.text]), _label(row[columns.label])
+    return _text(row[columns.text]), _label(row[columns.label], columns.labels)
 
 
 def _read_parquet(path: Path, columns: Columns, bad: BadRows) -> Iterator[TextRow]:
@@ -146,7 +153,7 @@ def _read_parquet(path: Path, columns: Columns, bad: BadRows) -> Iterator[TextRo
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=[columns.text, columns.label], use_threads=False):
                 for text, label in zip(batch.column(columns.text), batch.column(columns.label), strict=True):
                     try:
-                        good = _text(text.as_py()), _label(label.as_py())
+                        good = _text(text.as_py()), _label(label.as_py(), columns.labels)
                     except ValueError as error:
                         bad.add(path, f"row {row}", _reason(error))
                     else:

@@ -18,6 +18,7 @@ import zarr
 from jaxtyping import Float, Integer, Num
 
 from pipeline.identity import StaleArtifact, content_digest, read_manifest
+from pipeline.problem import Problem, problem_of
 from pipeline.tasks.task import SPLITS, STORED
 
 
@@ -38,8 +39,8 @@ class TokenSplit:
     def __len__(self) -> int:
         return self.inputs.shape[0]
 
-    def read_labels(self) -> Integer[np.ndarray, "example answer"]:
-        """All labels."""
+    def read_labels(self) -> Num[np.ndarray, "example answer"]:
+        """All labels: class numbers, or numbers where the task is a regression."""
         return np.asarray(self.labels[:])
 
     def read_lengths(self) -> Integer[np.ndarray, " example"]:
@@ -53,7 +54,7 @@ class TokenSplit:
 class Tokens:
     """A task read from disk; the attributes are those of `pipeline.tasks.task.TaskData`.
 
-    `digest` identifies its content; `floors` are accuracies on test by name. Where `embedding` is "backbone" the ids
+    `digest` identifies its content; `floors` are scores on test by name. Where `embedding` is "backbone" the ids
     are those of the backbone's own table, and `tokenizer` names backbone, folder, package and sha256. Where `augment`
     is not None the fine-tune changes train images as it goes, so that no cache of them can be made.
     """
@@ -78,6 +79,16 @@ class Tokens:
     image: dict[str, int] | None
     augment: str | None
     manifest: dict[str, Any]
+
+    @property
+    def problem(self) -> Problem:
+        """Whether answers are classes or numbers."""
+        return problem_of(self.classes)
+
+    @property
+    def scores(self) -> int:
+        """Numbers that an output layer gives at one token of the readout: one a class of each answer, or the answer."""
+        return self.answers // self.readout * max(1, self.classes)
 
     @property
     def length(self) -> int:

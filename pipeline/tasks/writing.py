@@ -11,6 +11,7 @@ import zarr
 from zarr.codecs import Crc32cCodec
 
 from pipeline.identity import file_digests, write_manifest
+from pipeline.problem import problem_of
 from pipeline.tasks.layout import Layout, plan
 from pipeline.tasks.repeats import content_hashes, count_repeats
 from pipeline.tasks.task import SPLITS, STORED, Block, Split, TaskData
@@ -28,7 +29,7 @@ def write_tokens(
         name: the task's name in params.yaml.
         settings: its entry there: with the source's checksum it decides every byte.
         task: the examples.
-        floors: accuracies on test of trivial predictors, by name.
+        floors: scores on test of trivial predictors, by name.
         notes: more for the manifest, e.g. how the floors were found.
     """
     shutil.rmtree(path, ignore_errors=True)
@@ -40,6 +41,7 @@ def write_tokens(
         path,
         identity,
         file_digests(path),
+        problem=problem_of(task.classes).name,
         floors=floors,
         repeats=count_repeats(hashes),
         examples={split: len(task.splits[split]) for split in SPLITS},

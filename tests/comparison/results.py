@@ -10,6 +10,38 @@ from pipeline.identity import write_json
 FLOORS = {"majority class": 0.1, "linear model on raw inputs": 0.9}
 
 
+def add_regression(folder: Path) -> Path:
+    """Beside `bit_xor` write `rain`, whose answers are numbers, with the same costs: a ridge probe and a fine-tune."""
+    floors = {"train mean": -0.01, "linear model on raw inputs": 0.7}
+    for path in [*folder.rglob("*bit_xor-b.json")]:
+        content = path.read_text().replace("bit_xor-b", "rain-b")
+        path.with_name(path.name.replace("bit_xor", "rain")).write_text(content)
+    layer = {"ridge": {"test_r2": 0.75}}
+    probe = {
+        "method": "ridge",
+        "layer": "final",
+        "status": "fitted",
+        "test_r2": 0.75,
+        "test_interval": [0.6, 0.85],
+        "test_answers": 50,
+        "trained_parameters": 12,
+        "epochs": 1,
+        "floors": floors,
+        "layers": {"1": layer, "final": layer},
+        "learning_curve": [{"examples": 5, "test_r2": None}, {"examples": 50, "test_r2": 0.75}],
+        "methods": {"logistic": {"status": "skipped: for classes, and the answers are numbers", "test_r2": None}},
+    }
+    write_json(folder / "metrics/probe/rain-b.json", probe)
+    tuned = {"test_r2": -0.5, "test_interval": [-0.9, -0.2], "test_answers": 50, "floors": floors}
+    more = {"trained_parameters": 34, "examples_seen": 1000, "recipe": "code"}
+    write_json(folder / "metrics/finetune/rain-b.json", {**tuned, **more})
+    task = {"choices": {}, "examples": {"train": 100, "validation": 9, "test": 50}, "floors": floors, "repeats": {}}
+    mse = {"train mean": 4.2, "linear model on raw inputs": 1.25}
+    write_json(folder / "metrics/tasks/rain.json", {**task, "counts": {}, "problem": "regression", "floors_mse": mse})
+    (folder / "metrics/curves/rain-b.csv").write_text("step,validation_r2\n1,\n2,0.75\n")
+    return folder
+
+
 def write_results(folder: Path) -> Path:
     """Write `metrics/` and `data/cost/` of `bit_xor-b`: two probes, one of which did not converge, and a fine-tune."""
     costs, key = folder / "data/cost", "bit_xor-b"

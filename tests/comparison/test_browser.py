@@ -56,7 +56,7 @@ def test_the_page_fits_is_quiet_and_can_be_read_by_keyboard_and_screen_reader(br
     assert reached == set(range(regions))
     assert page.get_by_role("img").count() == 6
     assert all(name for name in page.get_by_role("img").evaluate_all("all => all.map(e => e.ariaLabel)"))
-    assert page.get_by_role("table", name="Accuracy and cost of each method").count() == 1
+    assert page.get_by_role("table", name="Test accuracy and cost of each method").count() == 1
     assert page.get_by_role("rowheader", name="bit_xor").count() >= 3
     assert page.get_by_role("heading", level=1).count() == 1
     page.close()

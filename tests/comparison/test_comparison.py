@@ -31,9 +31,9 @@ def written(tmp_path_factory):
 
 def test_rows_join_scores_with_all_that_they_cost(results):
     probe, ridge, finetune = join(results, ("bit_xor",), ("b",))
-    assert (probe.accuracy, probe.seconds, probe.flops, probe.flops_per_epoch) == (0.8, 8.0, 800, 50.0)
-    assert (ridge.accuracy, ridge.seconds, ridge.flops, ridge.seconds_per_epoch) == (0.6, 7.0, 700, None)
-    assert (finetune.accuracy, finetune.seconds, finetune.flops) == (0.94, 40.0, 8000)
+    assert (probe.score, probe.seconds, probe.flops, probe.flops_per_epoch) == (0.8, 8.0, 800, 50.0)
+    assert (ridge.score, ridge.seconds, ridge.flops, ridge.seconds_per_epoch) == (0.6, 7.0, 700, None)
+    assert (finetune.score, finetune.seconds, finetune.flops) == (0.94, 40.0, 8000)
     assert finetune.epochs == 10
     assert finetune.flops_per_epoch == 800
     assert probe.break_even_epochs == pytest.approx(6.0 / (3.5 - 0.5))

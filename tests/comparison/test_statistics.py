@@ -9,7 +9,7 @@ from pipeline.comparison.statistics import difference, difference_from, wilson_i
 
 @dataclass(frozen=True)
 class Share:
-    accuracy: float
+    score: float
     low: float
     high: float
 

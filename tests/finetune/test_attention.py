@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pipeline.backbones.load import find_backbone
-from pipeline.finetune.attention import draw_attention, first_attention
+from pipeline.finetune.attention import draw_attention, first_attention, write_no_map
 from pipeline.finetune.batches import load_split
 from pipeline.finetune.loop import finetune
 from pipeline.finetune.model import FrozenPretrainedTransformer
@@ -51,4 +51,6 @@ def test_a_run_hands_out_where_it_looked_and_an_lstm_looks_nowhere(tokens, tiny_
     for name in ("one.png", "two.png"):
         draw_attention(result.attention, "xor-tiny", tmp_path / name)
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    write_no_map("a <task>: no map", tmp_path / "new" / "no-map.svg")
+    assert "a &lt;task&gt;: no map" in (tmp_path / "new" / "no-map.svg").read_text()
     assert finetune(tokens, find_backbone(PLAIN), settings(), CPU, "k").attention is None

@@ -12,6 +12,7 @@ from pipeline.finetune.batches import batch_rows
 from pipeline.finetune.groups import count_by_group, group_of
 from pipeline.finetune.loop import finetune
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
+from pipeline.finetune.objective import Classes
 from pipeline.finetune.shape import shape_of
 from pipeline.finetune.training import NotFinite, best_point
 from tests.finetune.recipe import CPU, settings
@@ -100,16 +101,16 @@ def test_the_curve_is_scored_on_the_whole_validation_split(tokens, tiny_bert):
     result = finetune(tokens, backbone(tiny_bert), settings(), CPU, "k")
     answers = tokens.splits["validation"].labels.size
     for point in result.curve:
-        assert point.validation_accuracy * answers == pytest.approx(round(point.validation_accuracy * answers))
+        assert point.validation_score * answers == pytest.approx(round(point.validation_score * answers))
     assert [point.step for point in result.curve] == [4, 8, 12]
 
 
 def test_the_weights_that_were_best_on_validation_are_kept(tokens, tiny_bert):
     long = finetune(tokens, backbone(tiny_bert), settings(steps=60, lr=3e-2), CPU, "k")
-    best = best_point(long.curve)
+    best = best_point(long.curve, Classes())
     assert best.step < 60, "the recipe should overshoot"
     assert long.metrics["best_step"] == best.step
-    assert long.metrics["validation_accuracy"] == max(point.validation_accuracy for point in long.curve)
+    assert long.metrics["validation_accuracy"] == max(point.validation_score for point in long.curve)
     AcceleratorState._reset_state(True)
     short = finetune(tokens, backbone(tiny_bert), settings(steps=best.step, lr=3e-2), CPU, "k")
     assert all(torch.equal(long.parameters[name], short.parameters[name]) for name in long.parameters)

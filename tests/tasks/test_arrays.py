@@ -118,6 +118,26 @@ def test_gapped_negative_and_string_labels_are_encoded_and_the_mapping_is_kept(
     assert [names[number] for number in encoded] == chosen.tolist()
 
 
+@pytest.mark.parametrize("answers", [(), (1,), (2,)])
+@pytest.mark.parametrize("dtype", ["f8", "f2", ">f4", "i2", "u1"])
+def test_labels_that_are_numbers_are_kept_in_float32_and_read_off_one_token(
+    tmp_path: Path, answers: tuple[int, ...], dtype: str
+) -> None:
+    labels = RANDOM.integers(0, 100, (50, *answers)).astype(dtype)
+    task = arrays(written(tmp_path / "mine", "npy", inputs=PATCHES, labels=labels), labels="numbers").load(
+        places(tmp_path)
+    )
+    found = task.splits["test"].read(0, 50).labels
+    assert (task.classes, task.readout, task.label_names, found.dtype) == (0, 1, None, np.float32)
+    np.testing.assert_array_equal(found, labels.astype(np.float32).reshape(50, -1))
+
+
+def test_text_labels_are_no_numbers(tmp_path: Path) -> None:
+    path = written(tmp_path / "mine", "npy", inputs=PATCHES, labels=np.array(["1.5"] * 50))
+    with pytest.raises(BrokenSource, match="dtype <U3 are not numbers"):
+        arrays(path, labels="numbers").load(places(tmp_path))
+
+
 def test_shares_of_train_cover_every_row_once(tmp_path: Path) -> None:
     path = written(tmp_path / "mine", "npy", inputs=PATCHES, labels=LABELS)
     task = arrays(path, validation=0.2, test=0.2).load(places(tmp_path))
@@ -131,10 +151,14 @@ def broken(values: np.ndarray, row: int, value: float) -> np.ndarray:
     return changed
 
 
+NUMBERS = {"labels": "numbers"}
+NOT_FINITE = r"row 7: label \[(nan|1e\+39)\] is not finite in float32"
 BAD = [
     ("patches", {"inputs": broken(PATCHES, 7, np.nan)}, {}, "row 7: a number that is not finite"),
     ("patches", {"inputs": broken(PATCHES, 7, np.inf)}, {}, "row 7: a number that is not finite"),
     ("patches", {"inputs": broken(PATCHES.astype("f8"), 7, 1e39)}, {}, "row 7: a number that is not finite in float32"),
+    ("patches", {"inputs": PATCHES, "labels": np.array([0.5] * 7 + [np.nan] + [1] * 42)}, NUMBERS, NOT_FINITE),
+    ("patches", {"inputs": PATCHES, "labels": np.array([0.5] * 7 + [1e39] + [1] * 42)}, NUMBERS, NOT_FINITE),
     ("ids", {"inputs": broken(IDS, 7, -1)}, {}, "row 7: an id that is not one of 0 to 8"),
     ("ids", {"inputs": broken(IDS, 7, 30)}, {"vocabulary": 20}, "row 7: an id that is not one of 0 to 19"),
     ("ids", {"inputs": IDS, "lengths": np.array([6] * 7 + [7] + [6] * 42)}, {}, "row 7: length 7 is not one of 0 to 6"),
@@ -145,7 +169,7 @@ BAD = [
 def test_a_bad_row_is_named_or_skipped(
     tmp_path: Path, kind: str, named: dict[str, np.ndarray], changes: dict[str, Any], reason: str
 ) -> None:
-    path = written(tmp_path / "mine", "npy", labels=LABELS, **named)
+    path = written(tmp_path / "mine", "npy", **{"labels": LABELS, **named})
     with pytest.raises(BrokenSource, match=f"mine, {reason}"):
         arrays(path, kind, **changes).load(places(tmp_path / "a"))
     skipping = arrays(path, kind, validation=0.0, test=0.0, on_bad_row="skip", **changes)
@@ -161,7 +185,11 @@ def test_a_bad_row_is_named_or_skipped(
         ({"inputs": PATCHES, "labels": LABELS[1:]}, "patches", r"inputs are \(50, 4, 3\), labels are \(49,\)"),
         ({"inputs": PATCHES[..., 0], "labels": LABELS}, "patches", r"inputs of shape \(50, 4\) .* are not patches"),
         ({"inputs": PATCHES, "labels": LABELS}, "ids", "are not ids"),
-        ({"inputs": PATCHES, "labels": LABELS + 0.5}, "patches", "dtype float64 are not classes"),
+        (
+            {"inputs": PATCHES, "labels": LABELS + 0.5},
+            "patches",
+            "dtype float64 are not classes\n.*set labels: numbers",
+        ),
         ({"inputs": PATCHES, "labels": np.array([{}] * 50)}, "patches", "labels.npy cannot be read"),
     ],
 )

