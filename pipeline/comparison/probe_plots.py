@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
@@ -14,18 +15,29 @@ from pipeline.problem import problem_in
 
 Probes = dict[tuple[str, str], dict[str, Any]]
 """`metrics/probe/` by task and backbone."""
+Lines = dict[str, tuple[list[Any], list[float | None]]]
+"""Points x and y of each line, by what tells a backbone's lines apart."""
 
 
 def layer_sweep(probes: Probes) -> Figure | None:
-    """The score on test against the cached layer, a panel for each task; None where one layer was cached."""
+    """The score on test against the cached layer, a panel for each task and a line for each readout.
+
+    None where one layer in one readout was cached.
+    """
     if all(len(one["layers"]) < 2 for one in probes.values()):
         return None
 
-    def points(one: dict[str, Any]) -> tuple[list[str], list[float | None]]:
-        names = sorted(one["layers"], key=lambda name: float("inf") if name == "final" else int(name))
-        return names, [one["layers"][name][one["method"]][problem_in(one).test] for name in names]
+    def lines(one: dict[str, Any]) -> Lines:
+        found: Lines = {}
+        names = (name.partition(":") for name in one["layers"])
+        for layer, _, readout in sorted(names, key=lambda name: float("inf") if name[0] == "final" else int(name[0])):
+            state = f"{layer}:{readout}" if readout else layer
+            x, y = found.setdefault(readout, ([], []))
+            x.append(layer)
+            y.append(one["layers"][state][one["method"]][problem_in(one).test])
+        return found
 
-    return _lines(probes, points, "layer", log=False)
+    return _lines(probes, lines, "layer", log=False)
 
 
 def data_curves(probes: Probes) -> Figure | None:
@@ -33,14 +45,15 @@ def data_curves(probes: Probes) -> Figure | None:
     if all(len(one["learning_curve"]) < 2 for one in probes.values()):
         return None
 
-    def points(one: dict[str, Any]) -> tuple[list[int], list[float | None]]:
+    def lines(one: dict[str, Any]) -> Lines:
         curve = one["learning_curve"]
-        return [point["examples"] for point in curve], [point[problem_in(one).test] for point in curve]
+        return {"": ([point["examples"] for point in curve], [point[problem_in(one).test] for point in curve])}
 
-    return _lines(probes, points, "training examples", log=True)
+    return _lines(probes, lines, "training examples", log=True)
 
 
-def _lines(probes: Probes, points: Any, label: str, log: bool) -> Figure:
+def _lines(probes: Probes, lines: Callable[[dict[str, Any]], Lines], label: str, log: bool) -> Figure:
+    """A colour for each backbone; where it has one line alone, also a style of its own."""
     tasks = list(dict.fromkeys(task for task, _ in probes))
     backbones = list(dict.fromkeys(backbone for _, backbone in probes))
     colours = colours_of(backbones)
@@ -48,16 +61,19 @@ def _lines(probes: Probes, points: Any, label: str, log: bool) -> Figure:
         figure, axes = panels(len(tasks))
         for place, task in zip(axes, tasks, strict=True):
             for number, backbone in enumerate(backbones):
-                x, y = points(probes[task, backbone])
-                y = [np.nan if value is None else value for value in y]
-                style = LINES[number % len(LINES)]
-                place.plot(x, y, color=colours[backbone], linestyle=style, marker="o", label=backbone)
+                drawn = lines(probes[task, backbone])
+                for turn, (name, (x, y)) in enumerate(drawn.items()):
+                    y = [np.nan if value is None else value for value in y]
+                    style = LINES[(number if len(drawn) < 2 else turn) % len(LINES)]
+                    title = f"{backbone}, {name}" if name else backbone
+                    place.plot(x, y, color=colours[backbone], linestyle=style, marker="o", label=title)
                 place.set_ylabel(f"test {problem_in(probes[task, backbone]).label}")
             place.set(xlabel=label, title=task)
             if log:
                 place.set_xscale("log")
             place.grid(axis="y", color="#dddddd", linewidth=0.6)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+        named = {title: line for place in axes for line, title in zip(*place.get_legend_handles_labels(), strict=True)}
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 

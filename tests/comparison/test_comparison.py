@@ -168,3 +168,15 @@ def test_layers_stand_in_the_order_of_their_depth_whatever_the_order_of_the_file
     figure = layer_sweep({("t", "b"): {"layers": layers, "method": "logistic"}})
     assert figure is not None
     assert list(figure.axes[0].get_lines()[0].get_xdata()) == ["0", "1", "2", "10", "final"]
+
+
+def test_each_readout_has_a_line_of_its_own():
+    names = ("10:last", "10:mean", "final:last", "final:mean", "2:last", "2:mean")
+    layers = {name: {"logistic": {"test_accuracy": number / 10}} for number, name in enumerate(names)}
+    figure = layer_sweep({("t", "b"): {"layers": layers, "method": "logistic"}})
+    assert figure is not None
+    drawn = {line.get_label(): dict(zip(*line.get_data(), strict=True)) for line in figure.axes[0].get_lines()}
+    assert drawn == {
+        "b, last": {"2": 0.4, "10": 0.0, "final": 0.2},
+        "b, mean": {"2": 0.5, "10": 0.1, "final": 0.3},
+    }
