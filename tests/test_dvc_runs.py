@@ -61,6 +61,7 @@ def test_each_change_reruns_exactly_the_stages_it_can_change(project):
     assert repro(project) == ["compare", "probe@xor-tiny-random"]  # the run cache knows the other one's result
 
 
+@pytest.mark.slow
 def test_one_arm_alone_can_run_again_and_be_compared(project):
     """finetune.lr is every arm's: the others stay stale until they are asked for."""
     (project / "params.yaml").write_text(PARAMS)

@@ -103,7 +103,7 @@ def test_progress_is_one_line_a_shard_in_a_log(project):
     assert "left" in lines[-1]
 
 
-@pytest.mark.parametrize("after", [1, 4, 7])
+@pytest.mark.parametrize("after", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7))])
 def test_killed_in_the_middle_it_goes_on_where_it_was(project, tmp_path, after):
     """Kill -9 once `after` shards are done; the next run computes the others only, and the bytes are the same."""
     wanted = file_digests(project / "data/features/xor-tiny")
@@ -129,7 +129,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(project, tmp_path, after):
     assert file_digests(project / "data/features/xor-tiny") == wanted
 
 
-@pytest.mark.parametrize("work_is_gone", [False, True])
+@pytest.mark.parametrize("work_is_gone", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_damaged_store_is_found_named_and_mended_alone(project, tmp_path, work_is_gone):
     """One shard loses a bit, one its tail, one is deleted; each is named, and these three alone are computed again."""
     store, work = project / "data/features/xor-tiny", tmp_path / "work"
