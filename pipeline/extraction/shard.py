@@ -24,6 +24,7 @@ from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.sources import AnyBackbone, find_source, kernels_of
 from pipeline.extraction.transfer import Arriving, one_behind, to_device
+from pipeline.features.dtypes import ON_DISK, encode
 from pipeline.features.layout import Layout
 from pipeline.features.write import write_shard
 from pipeline.identity import file_sha256
@@ -109,7 +110,9 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
     rows = np.arange(held.start, held.stop)
     lengths = inputs.lengths[rows]
     stored = inputs.read(rows)
-    values = np.zeros((len(rows), *job.layout.shape[1:]), np.float32)
+    layout = job.layout
+    # Held as they will lie on disk: in float32 a shard would take twice the memory and more.
+    values = np.zeros((len(rows), *layout.shape[1:]), ON_DISK[layout.dtype])
 
     def begin(picked: Int64[np.ndarray, " picked"]) -> tuple[Int64[np.ndarray, " picked"], Arriving]:
         try:
@@ -125,9 +128,9 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
             exact = exact_reader(job.tokens, job.backbone, job.settings, job.device)
             retried = read_rows(exact, inputs, stored[one], lengths[one])
             states[bad : bad + 1, : retried.shape[1]] = retried
-        values[picked, : states.shape[1]] = states
-    write_shard(job.store, job.layout, shard, values)
-    return ShardDone(file_sha256(job.store / job.layout.file_of(shard)), time.perf_counter() - start)
+        values[picked, : states.shape[1]] = encode(states, layout.dtype, layout.layers, rows[picked])
+    write_shard(job.store, layout, shard, values)
+    return ShardDone(file_sha256(job.store / layout.file_of(shard)), time.perf_counter() - start)
 
 
 @lru_cache(maxsize=1)

@@ -5,10 +5,11 @@ Zarr knows no bfloat16, so it is stored bit for bit as uint16 and named in the a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Float32, UInt16
+from jaxtyping import Float, Float32, Int64, UInt16
 
 from pipeline.errors import PermafrostError
 
@@ -22,7 +23,10 @@ class ValueRangeError(PermafrostError):
 
 
 def encode(
-    values: Float32[np.ndarray, "row readout layer width"], dtype: StorageDtype, layers: list[str], first_row: int
+    values: Float32[np.ndarray, "row readout layer width"],
+    dtype: StorageDtype,
+    layers: Sequence[str],
+    rows: Int64[np.ndarray, " row"],
 ) -> np.ndarray:
     """Values as they are stored, rounded to nearest even; `(row, readout, layer, width)` stays.
 
@@ -30,7 +34,7 @@ def encode(
         values: hidden states.
         dtype: the store's logical dtype.
         layers: names of the layers, for the error message.
-        first_row: number of the first row, for the error message.
+        rows: their numbers, for the error message.
 
     Raises:
         ValueRangeError: a value is not finite, or would become so; names row, layer and a dtype that would do.
@@ -39,7 +43,7 @@ def encode(
     if bad.any():
         row, _, layer, _ = (int(index[0]) for index in np.nonzero(bad))
         value = values[bad][0]
-        at = f"row {first_row + row}, layer {layers[layer]}"
+        at = f"row {rows[row]}, layer {layers[layer]}"
         if not np.isfinite(values[bad]).all():
             raise ValueRangeError(f"{at}: the hidden state is {value}", mend="cache.compute_dtype: float32")
         raise ValueRangeError(f"{at}: {value:g} does not fit {dtype}", mend="cache.storage_dtype: bfloat16")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import zarr
-from jaxtyping import Float32
+from jaxtyping import Shaped
 from zarr.codecs import Crc32cCodec
 
-from pipeline.features.dtypes import ON_DISK, encode
+from pipeline.features.dtypes import ON_DISK
 from pipeline.features.layout import Layout
 
 # zarr-python's own codec pipeline writes the same bytes in any order of work, and each file under another name first;
@@ -55,17 +55,24 @@ def create_store(
                 array[...] = values
 
 
-def write_shard(path: Path, layout: Layout, shard: int, values: Float32[np.ndarray, "row readout layer width"]) -> None:
+def write_shard(path: Path, layout: Layout, shard: int, stored: Shaped[np.ndarray, "row readout layer width"]) -> None:
     """Write one whole shard; the file appears complete or not at all.
 
+    Args:
+        path: the store.
+        layout: how it is cut.
+        shard: its number.
+        stored: the shard's rows, as `encode` gives them.
+
     Raises:
-        ValueRangeError: the storage dtype cannot hold a value.
-        ValueError: `values` are not exactly the shard's rows.
+        ValueError: `stored` are not exactly the shard's rows in the dtype on disk.
     """
     rows = layout.rows_of(shard)
-    if values.shape != (len(rows), *layout.shape[1:]):
-        raise ValueError(f"shard {shard} has shape {(len(rows), *layout.shape[1:])}, got {values.shape}")
-    stored = encode(values, layout.dtype, list(layout.layers), rows.start)
+    wanted = (len(rows), *layout.shape[1:])
+    if stored.shape != wanted or stored.dtype != ON_DISK[layout.dtype]:
+        raise ValueError(
+            f"shard {shard} has shape {wanted} in {ON_DISK[layout.dtype]}, got {stored.shape} in {stored.dtype}"
+        )
     (path / layout.file_of(shard)).unlink(missing_ok=True)  # zarr would read a damaged one before writing over it
     with zarr.config.set(WRITER):
         array = zarr.open_array(path / "features", mode="r+")

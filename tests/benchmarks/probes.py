@@ -20,6 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pipeline.features import FeatureStore
+from pipeline.features.dtypes import encode
 from pipeline.features.layout import plan_layout
 from pipeline.features.store import SCHEMA
 from pipeline.features.write import create_store, write_shard
@@ -242,7 +243,8 @@ def write_wide(path: Path, rows: int) -> None:
     arrays = {name: {"row": of, "labels": labels[of % BLOCK]} for name, of in numbers.items()}
     create_store(path, layout, {"classes": CLASSES, "dtype": "bfloat16", "layers": ["final"]}, arrays)
     for shard in range(layout.shards):
-        write_shard(path, layout, shard, x[np.array(layout.rows_of(shard)) % BLOCK])
+        held = np.array(layout.rows_of(shard))
+        write_shard(path, layout, shard, encode(x[held % BLOCK], "bfloat16", layout.layers, held))
     write_manifest(path, {"schema": SCHEMA}, {}, floors={})
 
 

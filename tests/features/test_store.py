@@ -28,8 +28,8 @@ def make_store(path, dtype="float32"):
     splits = {name: {"row": row, "labels": (row[:, None] % 3).astype(np.uint8)} for name, row in rows.items()}
     create_store(path, layout, {"layers": list(LAYERS), "dtype": dtype, "classes": 3}, splits)
     for shard in range(layout.shards):
-        held = layout.rows_of(shard)
-        write_shard(path, layout, shard, values[held.start : held.stop])
+        held = np.array(layout.rows_of(shard))
+        write_shard(path, layout, shard, encode(values[held], dtype, LAYERS, held))
     identity = {"schema": 1, "task": "t", "backbone": "b"}
     extra = {
         "layout": {"shard_rows": layout.shard_rows, "shards": 3},
@@ -83,18 +83,18 @@ def test_bfloat16_rounds_as_torch_does(values):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_values_that_the_dtype_holds_come_back_exactly(dtype):
     exact = torch.randn(3, 1, 1, 5).to(getattr(torch, dtype)).float().numpy()
-    np.testing.assert_array_equal(decode(encode(exact, dtype, ["final"], 0), dtype), exact)
+    np.testing.assert_array_equal(decode(encode(exact, dtype, ["final"], np.arange(3)), dtype), exact)
 
 
 def test_a_value_that_the_dtype_cannot_hold_is_refused_and_never_clipped():
     values = np.zeros((3, 1, 2, 5), np.float32)
     values[1, 0, 1, 2] = 70000
-    assert np.isfinite(encode(values, "bfloat16", ["0", "final"], 0)).all()
+    assert np.isfinite(encode(values, "bfloat16", ["0", "final"], np.arange(3))).all()
     with pytest.raises(ValueRangeError, match=r"row 101, layer final: 70000 does not fit float16[\s\S]*bfloat16"):
-        encode(values, "float16", ["0", "final"], first_row=100)
+        encode(values, "float16", ["0", "final"], np.array([100, 101, 102]))
     values[1, 0, 1, 2] = np.nan
     with pytest.raises(ValueRangeError, match=r"row 1, layer final: the hidden state is nan"):
-        encode(values, "bfloat16", ["0", "final"], 0)
+        encode(values, "bfloat16", ["0", "final"], np.arange(3))
 
 
 @given(
@@ -114,8 +114,9 @@ def test_shards_cover_every_row_once_and_are_whole_chunks(rows, width, shard_byt
 
 def test_a_shard_of_the_wrong_size_is_refused(tmp_path):
     layout = plan_layout(10, 1, ("final",), 4, "float32", 64, 64)
-    with pytest.raises(ValueError, match=r"shard 2 has shape \(2, 1, 1, 4\)"):
-        write_shard(tmp_path, layout, 2, np.zeros((4, 1, 1, 4), np.float32))
+    for wrong in (np.zeros((4, 1, 1, 4), np.float32), np.zeros((2, 1, 1, 4), np.float64)):
+        with pytest.raises(ValueError, match=r"shard 2 has shape \(2, 1, 1, 4\) in float32"):
+            write_shard(tmp_path, layout, 2, wrong)
 
 
 def shard_file(path, shard):

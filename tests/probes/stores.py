@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.features import FeatureStore, open_features
+from pipeline.features.dtypes import encode
 from pipeline.features.layout import plan_layout
 from pipeline.features.store import SCHEMA
 from pipeline.features.write import create_store, write_shard
@@ -39,7 +40,8 @@ def write_store(
     create_store(path, layout, {"classes": classes, "dtype": dtype, "layers": list(layers)}, arrays)
     for shard in range(layout.shards):
         rows = layout.rows_of(shard)
-        write_shard(path, layout, shard, features[rows.start : rows.stop])
+        held = np.arange(rows.start, rows.stop)
+        write_shard(path, layout, shard, encode(features[held], dtype, layers, held))
     floors = {"majority class": 1 / classes} if classes else {}
     write_manifest(path, {"schema": SCHEMA}, file_digests(path), floors=floors)
     return open_features(path)
