@@ -16,10 +16,10 @@ class Spec:
     """The sizes and choices that make one architecture.
 
     `prenorm`: norm before each sublayer and one at the end (GPT-2), or after each sublayer and one on the embeddings
-    (BERT). The dropouts act in training only: on the embeddings, the attention weights, and each sublayer's output.
-    `gated`: the feed-forward's inner half is multiplied with an activated twin. `window`: the furthest distance that a
-    token sees. `scaled`: scores are divided by the root of `head_width` (not in T5). `key_heads`: fewer heads of keys
-    and values than of queries, each shared by neighbours.
+    (BERT). The dropouts act in training only: on the embeddings, the attention weights, each sublayer's output, and in
+    T5 on the feed-forward's inner half and behind the last norm. `gated`: the feed-forward's inner half is multiplied
+    with an activated twin. `window`: the furthest distance that a token sees. `scaled`: scores are divided by the root
+    of `head_width` (not in T5). `key_heads`: fewer heads of keys and values than of queries, each shared by neighbours.
     """
 
     width: int
@@ -44,6 +44,8 @@ class Spec:
     window: int | None = None
     key_heads: int | None = None
     head_width: int | None = None
+    inner_dropout: float = 0.0
+    final_dropout: float = 0.0
 
     @property
     def query_width(self) -> int:

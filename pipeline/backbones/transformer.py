@@ -120,6 +120,7 @@ class Block(nn.Module):
         self.up = nn.Linear(spec.width, (1 + spec.gated) * spec.inner_width, bias=spec.bias)
         self.down = nn.Linear(spec.inner_width, spec.width, bias=spec.bias)
         self.drop = Dropout(spec.residual_dropout)
+        self.inner_drop = Dropout(spec.inner_dropout)
 
     def forward(
         self,
@@ -141,11 +142,11 @@ class Block(nn.Module):
         inner = self.up(x)
         if self.spec.gated:
             gate, inner = inner.chunk(2, dim=-1)
-            return self.down(activate(gate, self.spec.activation) * inner)
+            return self.down(self.inner_drop(activate(gate, self.spec.activation) * inner))
         tabled = self.training and self.spec.activation == "gelu_tanh" and not inner.is_cuda
         if tabled and inner.dtype == torch.bfloat16:
-            return self.down(gelu_tanh(inner))
-        return self.down(activate(inner, self.spec.activation))
+            return self.down(self.inner_drop(gelu_tanh(inner)))
+        return self.down(self.inner_drop(activate(inner, self.spec.activation)))
 
 
 def activate(x: Float[Tensor, "*shape"], activation: Activation) -> Float[Tensor, "*shape"]:
@@ -169,6 +170,7 @@ class Transformer(nn.Module):
         self.embedding_drop = Dropout(spec.embedding_dropout)
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
         self.final_norm = make_norm(spec) if spec.prenorm else None
+        self.final_drop = Dropout(spec.final_dropout)
 
     @property
     def depth(self) -> int:
@@ -207,7 +209,7 @@ class Transformer(nn.Module):
             hidden = rows_at(hidden, kept)
         for index, block in enumerate(self.blocks):
             hidden = block(hidden, kept if index == len(self.blocks) - 1 else None, mask, geometry)
-        return self.normalise(hidden)
+        return self.final_drop(self.normalise(hidden))
 
     def normalise(self, hidden: Float[Tensor, "batch token width"]) -> Float[Tensor, "batch token width"]:
         """`final` from the last block's output."""

@@ -14,7 +14,7 @@ from pipeline.backbones.dropout import kept_scale, masks
 from pipeline.backbones.gelu import gelu_tanh
 from pipeline.backbones.packed import PackedLinear, can_pack, pack_frozen
 from pipeline.backbones.transformer import Transformer
-from tests.architectures import CONFIGS
+from tests.architectures import CONFIGS, reference
 from tests.tiny import GPT2, random_transformer
 
 HEADS, WIDTH, TOKENS = 4, 32, 6
@@ -132,7 +132,8 @@ def test_what_trains_is_not_packed():
 def test_each_rows_own_places_are_what_the_whole_output_has_there(config, training):
     """The last block computes those alone, values and gradients as if it had computed all."""
     network = random_transformer(config, std=0.1)
-    quiet = replace(network.spec, embedding_dropout=0.0, attention_dropout=0.0, residual_dropout=0.0)
+    names = [name for name in vars(network.spec) if name.endswith("_dropout")]
+    quiet = replace(network.spec, **dict.fromkeys(names, 0.0))
     still = Transformer(quiet)
     still.load_state_dict(network.state_dict())
     network = still.requires_grad_(False).train(training)
@@ -146,3 +147,20 @@ def test_each_rows_own_places_are_what_the_whole_output_has_there(config, traini
         out += [y, torch.autograd.grad((y * torch.linspace(-1, 1, 32)).sum(), x)[0]]
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "vit"])
+def test_in_training_values_are_dropped_where_transformers_drops_them(name):
+    """Each sublayer's, the embeddings' and T5's own; those of attention weights are functions in some families."""
+    theirs, ours = reference(CONFIGS[name]).train(), random_transformer(CONFIGS[name]).train()
+    x, found = torch.randn(2, 8, 32), {theirs: [], ours: []}
+    for network, shapes in found.items():
+        for part in network.modules():
+            probability = part.p if isinstance(part, nn.Dropout) else getattr(part, "probability", 0.0)
+            if probability:
+                part.register_forward_hook(
+                    lambda _, given, __, to=shapes, p=probability: to.append((given[0].shape, p))
+                )
+    theirs(inputs_embeds=x)
+    ours(x, 8)
+    assert [at for at in found[theirs] if len(at[0]) == 3] == found[ours]

@@ -13,10 +13,7 @@ UNBOUNDED = 2**31 - 1
 
 
 def t5_spec(config: dict[str, Any]) -> Spec:
-    """T5's encoder: root-mean-square norm first, no biases, scores not scaled, a bias by distance for positions.
-
-    Deviation: in training its dropout inside the feed-forward and behind the last norm is left out.
-    """
+    """T5's encoder: root-mean-square norm first, no biases, scores not scaled, a bias by distance for positions."""
     act = config.get("feed_forward_proj", "relu")
     dropout = config.get("dropout_rate", 0.1)
     return Spec(
@@ -42,6 +39,8 @@ def t5_spec(config: dict[str, Any]) -> Spec:
         bias=False,
         scaled=False,
         head_width=config["d_kv"],
+        inner_dropout=dropout,
+        final_dropout=dropout,
     )
 
 
