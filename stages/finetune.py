@@ -50,7 +50,8 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
     source = backbone_settings(params, backbone)
     unfinished = Work(work / "finetune", checkpoint_every)
     tokens = open_tokens(Path("data/tokens") / task)
-    recipe = recipe_of(settings, tokens.source["name"], source.source)
+    kinds = (tokens.source["name"], source.source)
+    recipe, words = recipe_of(settings, *kinds), in_words(settings, *kinds)
     result = finetune(tokens, find_backbone(source), recipe, pick_device(device), key, unfinished)
     if os.environ.get("RANK", "0") != "0":
         return  # of several processes under torchrun the first one writes
@@ -70,14 +71,13 @@ def main(task: str, backbone: str, device: str, work: Path, checkpoint_every: in
         writer = csv.DictWriter(file, points[0], lineterminator="\n")
         writer.writeheader()
         writer.writerows(points)
-    write_json(Path("metrics/finetune") / f"{key}.json", {"recipe": in_words(settings), **result.metrics})
-    seen = result.metrics["examples_seen"] * tokens.splits["train"].read_lengths().mean()
-    measured(result.cost, energy, round(seen)).write(Path("data/cost"))
+    write_json(Path("metrics/finetune") / f"{key}.json", {"recipe": words, **result.metrics})
+    measured(result.cost, energy, result.tokens).write(Path("data/cost"))
     discard_work(unfinished, key)
     groups = ", ".join(f"{count:,} {group}" for group, count in result.metrics["trained_parameters_by_group"].items())
     score = tokens.problem.said(result.metrics[tokens.problem.test])
     click.echo(f"finetune {key}: test {score}; trained {groups}")
-    click.echo(f"recipe: variant {in_words(settings)}")
+    click.echo(f"recipe: variant {words}")
 
 
 if __name__ == "__main__":

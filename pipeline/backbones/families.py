@@ -101,6 +101,17 @@ def embedding_of(config: dict[str, Any], state: State) -> Tensor:
     return found[0]
 
 
+def words_of(config: dict[str, Any]) -> int:
+    """How many ids the table of an architecture's word embeddings has.
+
+    Raises:
+        PermafrostError: it has no such table.
+    """
+    if not _known(config).embeddings or "vocab_size" not in config:
+        raise PermafrostError(f"a {config['model_type']} is of a family without words: it has no table for ids")
+    return config["vocab_size"]
+
+
 def _known(config: dict[str, Any]) -> Family:
     family = family_of(config)
     if family is None:

@@ -8,19 +8,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from pipeline.backbones.places import Table
 from pipeline.backbones.transformer import Transformer
 
 
 @torch.no_grad()
 def draw_weights(model: Transformer, seed: int, std: float, scale_residual: bool) -> None:
-    """Weights, positions and token type N(0, std), biases 0, norms 1 and 0, in the order of the parameters' names.
+    """Weights, positions and token type N(0, std), biases 0, norms 1 and 0, in the order of the parameters' names; a
+    ViT's positions are zeros in every arm.
 
     With `scale_residual` the projections into the residual stream (`attention.out`, `down`) are divided by
     √(2 × layers): "Language Models are Unsupervised Multitask Learners" (2019), section 2.3.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(model.named_parameters()):
-        if "norm" in name:
+        if name == "position" and model.spec.places == Table(zeros=True):
+            parameter.zero_()
+        elif "norm" in name:
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
         elif name.endswith("bias"):
             parameter.zero_()

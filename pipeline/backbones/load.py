@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.backbones.families import FAMILIES, embedding_of, family_of, spec_of, tensors_of
+from pipeline.backbones.families import FAMILIES, embedding_of, family_of, spec_of, tensors_of, words_of
 from pipeline.backbones.generic import GenericNetwork, Outline, load_generic, outline_of
 from pipeline.backbones.init import draw_like, draw_weights
 from pipeline.backbones.lstm import draw_lstm, spec_of_lstm
@@ -89,7 +89,10 @@ class Backbone:
                 draw_weights(model, self.settings.seed, self.settings.std, self.settings.scale_residual)
         else:
             state = self._tensors(self.settings)
-            model.load_state_dict({name: tensor.float().contiguous() for name, tensor in state.items()}, assign=True)
+            try:
+                model.load_state_dict({name: part.float().contiguous() for name, part in state.items()}, assign=True)
+            except RuntimeError as error:
+                raise PermafrostError(f"the weights in {self.folder} do not fit its config.json: {error}") from error
         return model.eval().requires_grad_(False)
 
     def _tensors(self, source: PretrainedSource) -> dict[str, Tensor]:
@@ -106,8 +109,11 @@ class Backbone:
         if isinstance(self.settings, RandomSource):
             # A stream of its own, so that the network's weights do not depend on whether its table is wanted.
             generator = torch.Generator().manual_seed(self.settings.seed + TABLE_STREAM)
-            shape = (self.config["vocab_size"], self.spec.width)
-            return torch.empty(shape).normal_(0.0, self.settings.std, generator=generator)
+            mean, std = 0.0, self.settings.std
+            if self.settings.law == "statistics":
+                pretrained = embedding_of(self.config, read_state(self.folder)).float()
+                mean, std = float(pretrained.mean()), float(pretrained.std(correction=0))
+            return torch.empty(words_of(self.config), self.spec.width).normal_(mean, std, generator=generator)
         if not isinstance(self.spec, Spec):
             return load_generic(self.folder).embedding()
         return embedding_of(self.config, read_state(locate(self.settings))).float()

@@ -1,8 +1,9 @@
 """An LSTM in a transformer's place: the baseline of arXiv 2103.05247, tables 1 and 3 to 5.
 
 Deviations from the official code: the state starts at zero, there it is drawn anew in every forward pass, evaluation
-included, so that its scores are stochastic; norms start at 1 and 0, there at U(±1/√width); where there are positions
-they are drawn N(0, 0.02), as GPT-2's.
+included, so that its scores are stochastic; `layernorm` is one norm behind each layer that starts at 1 and 0, there
+three inside each cell, of both pre-activations and of the cell's state, that start at U(±1/√width) and have nine times
+as many numbers; nothing is dropped out between steps; positions, where there are any, are drawn N(0, 0.02), as GPT-2's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.places import Geometry
-from pipeline.backbones.spec import Spec
+from pipeline.backbones.spec import UNBOUNDED, Spec
 from pipeline.backbones.transformer import PLAIN, Kept, Transformer, rows_at
 
 POSITION_STD = 0.02
@@ -50,7 +51,7 @@ class Lstm(Transformer):
     """Layers of LSTM under the interface of a transformer: layer i is what leaves layer i, `final` is the last."""
 
     def __init__(self, source: LstmSource) -> None:
-        super().__init__(replace(spec_of_lstm(source), layers=0))
+        super().__init__(replace(spec_of_lstm(source), layers=0, positions=source.tokens))
         self.spec = spec_of_lstm(source)
         self.blocks = nn.ModuleList(
             LstmLayer(source.width, source.residual, source.layernorm) for _ in range(source.layers)
@@ -71,7 +72,7 @@ def spec_of_lstm(source: LstmSource) -> Spec:
         layers=source.layers,
         heads=1,
         inner_width=0,
-        positions=source.tokens,
+        positions=source.tokens if source.positions else UNBOUNDED,
         norm_eps=1e-5,
         activation="gelu",
         prenorm=True,

@@ -16,7 +16,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Table:
-    """A learned vector for each position, added to the input."""
+    """A learned vector for each position, added to the input; `zeros`: they are zero until they are trained."""
+
+    zeros: bool = False
 
 
 @dataclass(frozen=True)

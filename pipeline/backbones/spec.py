@@ -8,6 +8,8 @@ from typing import Literal
 from pipeline.backbones.places import Places, Table
 
 TABLE = Table()
+UNBOUNDED = 2**31 - 1
+"""The positions of a network that has no table of them."""
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 
 

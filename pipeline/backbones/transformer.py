@@ -65,6 +65,7 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch kept width"]:
         """Attend from the `kept` tokens to all; `mask` is true at tokens that may be attended to."""
         spec, tokens = self.spec, x.shape[1]
+        dropped = spec.attention_dropout if self.training else 0.0
         whole = isinstance(kept, int) and kept == tokens
         places = torch.arange(tokens - kept, tokens, device=x.device)[None] if isinstance(kept, int) else kept
         if whole:
@@ -79,10 +80,10 @@ class Attention(nn.Module):
             rest = F.linear(x, self.qkv.weight[spec.query_width :], split[1])
         causal = spec.causal and not (isinstance(kept, int) and kept == 1)  # the last token sees all
         allowed = visible(tokens, places, mask, causal, spec.window, x.device)
-        if self.training and not x.is_cuda and spec.plain_attention:
+        if torch.is_grad_enabled() and not x.is_cuda and spec.plain_attention:
             if allowed is None and causal:
                 allowed = torch.ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
-            return self.out(attend(queries, rest, spec.heads, allowed, spec.attention_dropout))
+            return self.out(attend(queries, rest, spec.heads, allowed, dropped))
         sizes = (spec.query_width, spec.key_width, spec.key_width)
         q, k, v = rest.split(sizes, dim=-1) if queries is None else (queries, *rest.split(sizes[1:], dim=-1))
         key_heads = spec.key_heads or spec.heads
@@ -100,7 +101,7 @@ class Attention(nn.Module):
             k,
             v,
             attn_mask=added.to(q.dtype) if added is not None and added.is_floating_point() else added,
-            dropout_p=spec.attention_dropout if self.training else 0.0,
+            dropout_p=dropped,
             is_causal=causal and added is None,
             scale=spec.scale,
             enable_gqa=key_heads != spec.heads,
@@ -143,7 +144,7 @@ class Block(nn.Module):
         if self.spec.gated:
             gate, inner = inner.chunk(2, dim=-1)
             return self.down(self.inner_drop(activate(gate, self.spec.activation) * inner))
-        tabled = self.training and self.spec.activation == "gelu_tanh" and not inner.is_cuda
+        tabled = torch.is_grad_enabled() and self.spec.activation == "gelu_tanh" and not inner.is_cuda
         if tabled and inner.dtype == torch.bfloat16:
             return self.down(self.inner_drop(gelu_tanh(inner)))
         return self.down(self.inner_drop(activate(inner, self.spec.activation)))

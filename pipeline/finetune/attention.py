@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from matplotlib.figure import Figure
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -55,17 +55,25 @@ def _weights(
 
 @torch.no_grad()
 def first_attention(
-    model: FrozenPretrainedTransformer, inputs: Tensor
+    model: FrozenPretrainedTransformer, inputs: Tensor, lengths: Integer[Tensor, " example"] | None = None
 ) -> Float[np.ndarray, "example readout token"] | None:
-    """Weights from each token that is read out to each input token, the mean over heads; None without attention."""
+    """Weights from each token that is read out to each input token, the mean over heads; None without attention.
+
+    Where examples are padded on the right, `lengths` count their real tokens: none looks at padding.
+    """
     was, mode = model.training, _FirstWeights()
     model.eval()
     with mode:
-        model(inputs[:EXAMPLES])
+        model(inputs[:EXAMPLES], None if lengths is None else lengths[:EXAMPLES])
     model.train(was)
     if mode.weights is None:
         return None
-    return mode.weights.mean(1)[:, -model.readout :].cpu().numpy()
+    weights = mode.weights.mean(1)
+    if lengths is not None and weights.shape[1] > model.readout:  # a last block has its readout's rows alone
+        back = torch.arange(model.readout, 0, -1, device=weights.device)
+        rows = (lengths[:EXAMPLES, None] - back).clamp_min(0)
+        weights = weights.take_along_dim(rows[..., None], 1)
+    return weights[:, -model.readout :].cpu().numpy()
 
 
 def draw_attention(weights: Float[np.ndarray, "example readout token"], title: str, path: Path) -> None:

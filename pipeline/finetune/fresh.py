@@ -1,4 +1,7 @@
-"""Examples that are made as they are trained on, so that none is seen twice: the endless streams of synthetic tasks."""
+"""Examples that are made as they are trained on: the endless streams of synthetic tasks.
+
+Bit XOR has a number of inputs that is fixed; its stream is all of them again and again, each time in a new order.
+"""
 
 from __future__ import annotations
 

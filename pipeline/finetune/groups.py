@@ -13,6 +13,8 @@ GROUPS = ("output", "input", "positions", *LAYERED, "all")
 _LAYERED = "|".join(LAYERED).replace("(r)", r"\([1-9]\d*\)")
 PATTERN = rf"^(?:output|input|positions|all|(?:{_LAYERED})(?:\[(?:-?\d+|-?\d*:-?\d*)\])?)$"
 """A group, or a group with a layer or a range of layers counted as Python does: `attention[-1]`, `layernorm[8:]`."""
+BIAS = re.compile(r"\.bias(\w*)$")
+"""The end of a bias's name; an LSTM's is `.bias_ih_l0`, its matrix `.weight_ih_l0`."""
 
 
 def group_of(name: str) -> str:
@@ -48,9 +50,15 @@ def choose(names: list[str], trainable: tuple[str, ...], layers: int, final_norm
     return chosen if final_norm else {name for name in chosen if not name.startswith("backbone.final_norm.")}
 
 
+def unmatched(names: list[str], trainable: tuple[str, ...]) -> list[str]:
+    """The entries that name nothing among the parameters, as `recurrent` in a network that is no LSTM."""
+    groups = {entry: re.split(r"[\[(]", entry)[0] for entry in trainable}
+    return [entry for entry, group in groups.items() if not any(_in_group(name, group) for name in names)]
+
+
 def _in_group(name: str, group: str) -> bool:
     if group == "bias":
-        return name.startswith("backbone.") and name.endswith(".bias")
+        return name.startswith("backbone.") and BIAS.search(name) is not None
     return group in ("all", group_of(name))
 
 
@@ -88,7 +96,7 @@ def count_by_group(model: nn.Module) -> dict[str, int]:
     counts: dict[str, int] = {}
     names = trained(model)
     for name, parameter in names.items():
-        alone = name.endswith(".bias") and name.removesuffix("bias") + "weight" not in names
+        alone = BIAS.search(name) is not None and BIAS.sub(r".weight\1", name) not in names
         group = "bias" if alone else group_of(name)
         counts[group] = counts.get(group, 0) + parameter.numel()
     return counts

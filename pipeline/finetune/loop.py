@@ -26,12 +26,12 @@ from pipeline.finetune.attention import first_attention
 from pipeline.finetune.batches import Split, load_split
 from pipeline.finetune.checkpoints import CODE, Checkpoints
 from pipeline.finetune.fresh import stream_of
-from pipeline.finetune.groups import count_by_group, trained
+from pipeline.finetune.groups import count_by_group, trained, unmatched
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
 from pipeline.finetune.objective import Classes, Numbers
 from pipeline.finetune.settings import Recipe
 from pipeline.finetune.shape import Shape, shape_of
-from pipeline.finetune.training import CurvePoint, Data, Training
+from pipeline.finetune.training import CurvePoint, Data, NotFinite, Standing, Training
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
 from pipeline.work import work_key
@@ -52,13 +52,15 @@ class Work:
 class Finetuned:
     """What a fine-tune gives; all but the cost is reproducible.
 
-    `attention` is the first layer's, `(example, readout, token)`, of a task that is read at several tokens.
+    `tokens` were trained on in all runs of a sweep together, pads left out. `attention` is the first layer's,
+    `(example, readout, token)`, of a task that is read at several tokens.
     """
 
     metrics: dict[str, Any]
     curve: list[CurvePoint]
     parameters: dict[str, Tensor]
     cost: CostRecord
+    tokens: int
     attention: Float[np.ndarray, "example readout token"] | None
 
 
@@ -72,11 +74,11 @@ def finetune(
 ) -> Finetuned:
     """Train on the train split, keep the weights that are best on validation, score test with them once.
 
-    With `lr_sweep` each learning rate has a run, and the one that is best on validation counts. With `work` a run
-    that was killed goes on at its last checkpoint, to the same bits.
+    With `lr_sweep` each learning rate has a run, and the one that is best on validation counts; one whose loss is no
+    longer a number is out. With `work` a run that was killed goes on at its last checkpoint, to the same bits.
 
     Raises:
-        NotFinite: the loss is no longer a number; says at which step.
+        NotFinite: the loss is no longer a number, at every rate of a sweep; says at which step.
         PermafrostError: the task has more tokens than the backbone has positions, or a split is empty.
     """
     torch.set_num_threads(settings.threads)
@@ -104,22 +106,32 @@ def finetune(
         raise PermafrostError(
             f"{tokens.task} has {shape.length} tokens, the backbone {backbone.spec.positions} positions"
         )
-    best, sweep = None, {}
-    for lr in settings.lr_sweep or (settings.lr,):
+    best, sweep, spent, rates = None, {}, Standing(), settings.lr_sweep or (settings.lr,)
+    for lr in rates:
         training = _prepare(accelerator, shape, backbone, Data(train, splits, objective), replace(settings, lr=lr))
         checkpoints, context = None, nullcontext()
         if work is not None:
             run = work_key(_identity(tokens, backbone, training), CODE)
             checkpoints = Checkpoints(work.folder / key / f"lr-{lr:g}", run, work.every)
             context = checkpoints if accelerator.is_main_process else context  # one writes, all read
-        with context:
-            accelerator.wait_for_everyone()
-            _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", checkpoints)
-        sweep[f"{lr:g}"] = training.best.validation_score
-        if best is None or training.merit > best.merit:
-            best = training
+        try:
+            with context:
+                accelerator.wait_for_everyone()
+                _train(training, key if settings.lr_sweep is None else f"{key} lr {lr:g}", checkpoints)
+        except NotFinite as error:
+            if best is None and lr == rates[-1]:
+                raise
+            print(f"{error}; the other rates go on", file=sys.stderr)
+            sweep[f"{lr:g}"] = None
+        else:
+            sweep[f"{lr:g}"] = training.best.validation_score
+            if best is None or training.merit > best.merit:
+                best = training
+        spent.add(training.at)
+        del training  # only the best run's network stays
+        accelerator.free_memory()
     assert best is not None
-    result = _result(tokens, backbone, shape, best, sweep, key)
+    result = _result(tokens, backbone, shape, best, sweep, spent, key)
     accelerator.end_training()
     return result
 
@@ -152,6 +164,8 @@ def _prepare(
 ) -> Training:
     table = backbone.load_embedding() if shape.table else None
     model = FrozenPretrainedTransformer(shape, backbone.load(), settings, table)
+    for entry in unmatched([name for name, _ in model.named_parameters()], settings.trainable):
+        print(f"finetune.trainable: this network has no {entry}", file=sys.stderr)
     if settings.compute_dtype == "bfloat16" and not cast_frozen(model, accelerator.device):
         print("finetune: this CPU has no packed bfloat16 products; training runs without them", file=sys.stderr)
     optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
@@ -182,7 +196,13 @@ def _identity(tokens: Tokens, backbone: Backbone, training: Training) -> dict[st
 
 
 def _result(
-    tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, sweep: dict[str, float | None], key: str
+    tokens: Tokens,
+    backbone: Backbone,
+    shape: Shape,
+    training: Training,
+    sweep: dict[str, float | None],
+    spent: Standing,
+    key: str,
 ) -> Finetuned:
     at, settings, problem = training.at, training.settings, training.objective.problem
     counts, best = count_by_group(training.accelerator.unwrap_model(training.model)), training.best
@@ -203,16 +223,28 @@ def _result(
         metrics[f"{problem.validation}_by_lr"] = sweep
     parameters = {name: parameter.detach().cpu().contiguous() for name, parameter in training.trained.items()}
     parameters |= training.objective.constants()
-    cost = _cost(tokens, backbone, shape, training, counts, key)
+    cost = _cost(tokens, backbone, shape, training, spent, counts, key)
     model = training.accelerator.unwrap_model(training.model)
-    attention = first_attention(model, training.splits["test"].inputs) if shape.readout > 1 else None
-    return Finetuned(metrics, at.curve, parameters, cost, attention)
+    test = training.splits["test"]
+    attention = first_attention(model, test.inputs, test.lengths) if shape.readout > 1 else None
+    lengths = tokens.splits["train"].read_lengths()  # none are stored where all examples are drawn afresh
+    seen = round(spent.step * settings.batch_size * (lengths.mean() if len(lengths) else tokens.length))
+    return Finetuned(metrics, at.curve, parameters, cost, seen, attention)
 
 
 def _cost(
-    tokens: Tokens, backbone: Backbone, shape: Shape, training: Training, counts: dict[str, int], key: str
+    tokens: Tokens,
+    backbone: Backbone,
+    shape: Shape,
+    training: Training,
+    spent: Standing,
+    counts: dict[str, int],
+    key: str,
 ) -> CostRecord:
-    """The cost of the run that counts. Trained matrices cost a product more of their size a step, added ones three."""
+    """What was spent on all runs of a sweep, and on an epoch of the best.
+
+    Trained matrices cost a product more of their size a step, added ones three.
+    """
     spec, settings, at = backbone.architecture, training.settings, training.at
     features = shape.size if shape.kind == "patches" else 0
     sizes = TransformerSizes(
@@ -230,14 +262,14 @@ def _cost(
     )
     matrices = sum(counts.get(group, 0) for group in ("attention", "feedforward", "recurrent"))
     flops = 0
-    for tokens_run, steps in at.steps_of.items():
+    for tokens_run, steps in spent.steps_of.items():
         one = finetune_step_flops(replace(sizes, tokens=tokens_run), settings.batch_size)
         flops += steps * (one + 2 * settings.batch_size * tokens_run * (matrices + 3 * counts.get("lora", 0)))
     examples = len(tokens.splits["train"])
     return CostRecord(
         stage="finetune",
         key=key,
-        seconds=at.seconds,
+        seconds=spent.seconds,
         flops=flops,
         peak_bytes=peak_memory_bytes(),
         device=device_kind(training.accelerator.device),

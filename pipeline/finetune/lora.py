@@ -29,7 +29,7 @@ def add_lora(backbone: Transformer, trainable: tuple[str, ...], seed: int) -> No
     layers = set().union(*(layers_of(entry, backbone.spec.layers) for entry in entries))
     targets = [f"blocks.{layer}.attention.qkv" for layer in sorted(layers)]
     known = {name for name, _ in backbone.named_modules()}
-    if len(ranks) > 1 or not set(targets) <= known:
+    if len(ranks) > 1 or not targets or not set(targets) <= known:
         why = f"ranks {sorted(ranks)} at once" if len(ranks) > 1 else "a backbone without attention"
         raise PermafrostError(f"finetune.trainable: {', '.join(entries)} asks for {why}")
     from peft import LoraConfig, inject_adapter_in_model

@@ -3,7 +3,8 @@
 Source: arXiv 2103.05247, section 2.2, and `FPT` in the official code. Deviations: unless `position_rows` is "all" only
 the position rows that the task uses are parameters (in the official code the others are too, and never move); the head
 is applied to the readout tokens alone, so that the last block computes only those; padding is masked, and an example is
-read off at its last real token.
+read off at its last real token; `positions` also means T5's bias by distance, which the official code leaves frozen
+with everything that is neither a norm nor GPT-2's table.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pipeline.backbones.init import linear_head
 from pipeline.backbones.lstm import Lstm
 from pipeline.backbones.packed import pack_frozen
 from pipeline.backbones.transformer import Transformer
+from pipeline.errors import PermafrostError
 from pipeline.finetune.groups import choose
 from pipeline.finetune.lora import add_lora
 from pipeline.finetune.settings import Recipe
@@ -31,6 +33,9 @@ class FrozenPretrainedTransformer(nn.Module):
         """Put adapter and head, drawn from the seed, around `backbone`, and mark what trains.
 
         `table` is the backbone's own embedding, `(id, width)`, for a task in its ids.
+
+        Raises:
+            PermafrostError: an entry of `trainable` names no group or layer, or all of them together name nothing.
         """
         super().__init__()
         width = backbone.spec.width
@@ -48,6 +53,11 @@ class FrozenPretrainedTransformer(nn.Module):
         add_lora(backbone, settings.trainable, settings.seed)
         names = [name for name, _ in self.named_parameters()]
         chosen = choose(names, settings.trainable, backbone.spec.layers, settings.final_norm)
+        if not chosen:
+            raise PermafrostError(
+                f"finetune.trainable: {', '.join(settings.trainable)} names nothing that this network has",
+                mend="add output, the head that every task has",
+            )
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(name in chosen)
 

@@ -13,7 +13,8 @@ from pipeline.params import STRICT
 Group = Annotated[str, Field(pattern=PATTERN)]
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0)]
-Probability = Annotated[float, Field(ge=0, lt=1)]
+Probability = Annotated[float, Field(ge=0, le=0.99)]
+Seed = Annotated[int, Field(ge=0)]
 Clip = Rate | Literal["off"]
 
 
@@ -27,13 +28,14 @@ class Shared:
 
     `examples`: epochs over the stored train split, or the endless stream that a synthetic task's split begins.
 
-    `stop_at`: training ends early when validation accuracy reaches this, checked every `evaluate_every` steps; null
-    runs all `steps`. `patience`: it also ends after so many evaluations in a row without a better one; null never.
+    `stop_at`: training ends early when accuracy on validation, or R² of a regression, reaches this, checked every
+    `evaluate_every` steps; null runs all `steps`. `patience`: it also ends after so many evaluations in a row without a
+    better one; null never. Better is higher accuracy, then lower loss; of a regression lower squared error.
     `lr_sweep`: learning rates to run one by one in place of `lr`, chosen on validation; or null.
     """
 
     trainable: Annotated[tuple[Group, ...], Field(min_length=1)]
-    seed: int
+    seed: Seed
     steps: Positive
     batch_size: Positive
     evaluate_every: Positive
@@ -50,9 +52,9 @@ class Recipe(Shared):
     """A whole recipe.
 
     `position_rows`: the rows that the task uses train, or all of the table. `final_norm`: whether the norm behind the
-    last block may train. `frozen_dropout`: the backbone's own dropout while training. `clip`: the largest norm of the
-    gradient. `input_dropout` acts behind the adapter of patches, `adapter_gain` multiplies that adapter's orthogonal
-    matrix.
+    last block may train, also where `trainable` is all. `frozen_dropout`: the backbone's own dropout while training.
+    `clip`: the largest norm of the gradient. `input_dropout` acts behind the adapter of patches, `adapter_gain`
+    multiplies that adapter's orthogonal matrix.
     """
 
     position_rows: Literal["used", "all"]

@@ -22,7 +22,8 @@ from pipeline.finetune.objective import Objective
 from pipeline.finetune.settings import Recipe
 from pipeline.problem import Problem
 
-EVALUATION_BATCH = 256
+EVALUATION_BATCH, EVALUATION_TOKENS = 256, 16384
+"""Examples run together when a split is scored, and tokens, so that long examples take no more memory than a step."""
 
 
 class NotFinite(PermafrostError):
@@ -75,6 +76,13 @@ class Standing:
     losses: list[float] = field(default_factory=list)
     curve: list[CurvePoint] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, other: Standing) -> None:
+        """Count another run's steps and seconds here."""
+        self.step += other.step
+        self.seconds += other.seconds
+        for tokens, steps in other.steps_of.items():
+            self.steps_of[tokens] = self.steps_of.get(tokens, 0) + steps
 
 
 class Training:
@@ -138,7 +146,8 @@ class Training:
         value = float(accelerator.reduce(loss.detach(), "mean"))  # pyright: ignore[reportArgumentType]
         if not np.isfinite(value) or not np.isfinite(float(norm if norm is not None else 0.0)):
             what = f"the loss is {value}, the gradient's norm {float(norm or 0.0)}"
-            raise NotFinite(f"finetune {key}: {what} at step {step}", mend="lower finetune.lr")
+            mend = "lower finetune.lr, or the rates of finetune.lr_sweep"
+            raise NotFinite(f"finetune {key}: {what} at step {step}", mend=mend)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.at.step = step
@@ -174,7 +183,9 @@ class Training:
     def scores(self, split: str) -> Float[Tensor, "example answer score"]:
         """What the model gives for a whole split."""
         self.model.eval()
-        scores = torch.cat([self.model(*part).float() for part in self.splits[split].parts(EVALUATION_BATCH)])
+        data = self.splits[split]
+        size = max(1, min(EVALUATION_BATCH, EVALUATION_TOKENS // data.inputs.shape[1]))
+        scores = torch.cat([self.model(*part).float() for part in data.parts(size)])
         self.model.train()
         return scores
 

@@ -8,7 +8,7 @@ has one for all.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from pipeline.finetune.settings import FinetuneSettings, Recipe
@@ -47,12 +47,12 @@ def recipe_of(settings: FinetuneSettings, data: str, backbone: str) -> Recipe:
     return Recipe(**given | {name: value for name, value in differences.items() if given[name] is None})
 
 
-def in_words(settings: FinetuneSettings) -> str:
-    """The variant, and what was set beside it: `code, position_rows used`."""
-    own = [f"{name} {getattr(settings, name)}" for name in VARIANTS[settings.variant] if _is_own(settings, name)]
+def in_words(settings: FinetuneSettings, data: str, backbone: str) -> str:
+    """The variant, and what was set otherwise than it has it for these: `code, position_rows used`."""
+    names = VARIANTS[settings.variant]
+    theirs = recipe_of(replace(settings, **dict.fromkeys(names)), data, backbone)
+    given = {name: getattr(settings, name) for name in names}
+    if settings.lr_sweep is not None:
+        given["lr"] = "swept"
+    own = [f"{name} {value}" for name, value in given.items() if value not in (None, getattr(theirs, name))]
     return ", ".join([settings.variant, *own])
-
-
-def _is_own(settings: FinetuneSettings, name: str) -> bool:
-    value = getattr(settings, name)
-    return value is not None and value != VARIANTS[settings.variant][name]

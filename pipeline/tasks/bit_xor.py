@@ -61,9 +61,13 @@ class BitXor:
     def examples(
         self, seed: int, split: str, rows: Integer[np.ndarray, " row"]
     ) -> tuple[UInt8[np.ndarray, "row token bit"], UInt8[np.ndarray, "row answer"]]:
-        """Inputs and labels of the examples `rows` of a split, which repeats from its end on."""
+        """Inputs and labels of the examples `rows` of a split, which comes again from its end on, in a new order."""
         numbers = self._rows(seed)[split]
-        return self._examples(numbers[rows % len(numbers)])
+        passes, places = np.divmod(rows, len(numbers))
+        for again in np.unique(passes[passes > 0]):
+            here = passes == again
+            places[here] = draws.permutation(seed, f"bit_xor, pass {again}", len(numbers))[places[here]]
+        return self._examples(numbers[places])
 
     def _rows(self, seed: int | None = None) -> dict[str, np.ndarray]:
         """For each split the numbers whose bits are its inputs."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 
@@ -11,7 +12,9 @@ from pipeline.backbones.init import linear_adapter, linear_head, orthogonality_e
 from pipeline.backbones.load import find_backbone
 from pipeline.backbones.settings import HubSource, PackageSource, PathSource, RandomSource
 from pipeline.backbones.weights import WeightsError, read_state, weights_sha256
+from pipeline.errors import PermafrostError
 from pipeline.identity import file_sha256
+from tests.architectures import CONFIGS, write_reference
 from tests.tiny import backbone
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -138,3 +141,26 @@ def test_statistics_only_keeps_each_tensors_mean_and_spread_and_nothing_else(tin
         if wanted.numel() > 1000:
             assert float(got.std()) == pytest.approx(float(wanted.std()), rel=0.1)
     assert found.weights != find_backbone(RandomSource(source="random", like=like, seed=1, law="statistics")).weights
+    table, pretrained = found.load_embedding(), find_backbone(like).load_embedding()
+    assert table.shape == pretrained.shape
+    assert not torch.equal(table, pretrained)
+    assert float(table.std() / pretrained.std()) == pytest.approx(1, rel=0.2)
+
+
+def test_a_vit_begins_without_positions_however_its_weights_are_drawn(tmp_path):
+    write_reference(tmp_path, CONFIGS["vit"])
+    like = PathSource(source="path", path=str(tmp_path))
+    for source in (like, RandomSource(source="random", like=like, seed=0)):
+        position = find_backbone(source).load().position
+        assert position is not None
+        assert not position.any()
+    with pytest.raises(PermafrostError, match="a family without words"):
+        find_backbone(RandomSource(source="random", like=like, seed=0)).load_embedding()
+
+
+def test_weights_of_other_sizes_than_the_config_says_are_refused(tmp_path):
+    write_reference(tmp_path, CONFIGS["bert"])
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 40}))
+    with pytest.raises(PermafrostError, match=r"do not fit its config.json[\s\S]*size mismatch"):
+        find_backbone(PathSource(source="path", path=str(tmp_path))).load()

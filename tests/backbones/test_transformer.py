@@ -85,6 +85,15 @@ def test_an_unknown_family_or_activation_is_named():
         ("longformer", {"attention_window": [4, 8]}, r"windows that differ by layer are not supported: \[4, 8\]"),
         ("llama", {"rope_parameters": {"rope_type": "yarn"}}, r"type 'yarn' are not supported; known: default, llama3"),
         ("llama", {"attention_bias": True}, "a Llama with biases"),
+        ("bert", {"is_decoder": True}, "bert with is_decoder: True is not supported; only False is"),
+        ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type: relative_key"),
+        ("gpt2", {"scale_attn_weights": False}, "gpt2 with scale_attn_weights: False is not supported; only True is"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: True"),
+        (
+            "qwen2",
+            {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+            "only some have a window are not supported: full_attention, sliding_attention",
+        ),
     ],
 )
 def test_a_choice_that_is_not_supported_is_refused_and_not_ignored(name, change, message):

@@ -15,6 +15,7 @@ import pytest
 from pipeline.errors import PermafrostError
 from pipeline.finetune.batches import load_split
 from pipeline.finetune.loop import Work, finetune
+from pipeline.finetune.training import NotFinite
 from pipeline.tasks.task import Split, TaskData
 from pipeline.tasks.tokens import open_tokens
 from pipeline.tasks.writing import write_tokens
@@ -31,6 +32,19 @@ def test_the_learning_rate_that_is_best_on_validation_counts(tokens, tiny_bert, 
     assert swept.metrics["validation_accuracy_by_lr"]["0.01"] == swept.metrics["validation_accuracy"]
     assert swept.metrics["test_accuracy"] == alone.metrics["test_accuracy"]
     assert swept.curve == alone.curve
+
+
+def test_a_rate_that_diverges_is_out_and_the_cost_is_that_of_all(tokens, tiny_bert):
+    recipe = settings(steps=12, evaluate_every=6)
+    swept = finetune(tokens, backbone(tiny_bert), replace(recipe, lr_sweep=(1e30, 1e-2, 1e-3)), CPU, "k")
+    alone = finetune(tokens, backbone(tiny_bert), recipe, CPU, "k")
+    by_rate = swept.metrics["validation_accuracy_by_lr"]
+    assert by_rate["1e+30"] is None
+    assert by_rate["0.01"] is not None
+    assert 2 * alone.cost.flops < swept.cost.flops < 2.5 * alone.cost.flops
+    assert 2 * alone.tokens < swept.tokens < 2.5 * alone.tokens
+    with pytest.raises(NotFinite, match=r"at step 2[\s\S]*finetune.lr_sweep"):
+        finetune(tokens, backbone(tiny_bert), replace(recipe, lr_sweep=(1e30,)), CPU, "k")
 
 
 def test_it_stops_when_validation_no_longer_gets_better(tokens, tiny_bert):

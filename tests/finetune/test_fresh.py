@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch.nn.functional as F
 
 from pipeline.errors import PermafrostError
 from pipeline.finetune.batches import load_split
@@ -45,6 +46,14 @@ def test_the_stream_of_seed_0_begins_with_what_is_stored_and_goes_on(tmp_path, n
     assert labels.equal(stored.labels[:24])
     assert (lengths is None) == (stored.lengths is None)
     assert lengths is None or stored.lengths is None or lengths.equal(stored.lengths[:24])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_other_seeds_and_steps_have_other_batches(tmp_path, name):
+    stream = stream_of(written(tmp_path, name), CPU)
+    batches = [stream.pick(stream.batch(24, seed, number), 1)[0] for seed, number in ((0, 0), (0, 2), (1, 0), (2, 0))]
+    wide = [F.pad(part.flatten(1).float(), (0, 99 - part.flatten(1).shape[1])) for part in batches]
+    assert not any(one.equal(other) for i, one in enumerate(wide) for other in wide[:i])
 
 
 def test_a_batch_is_a_function_of_seed_and_step(tmp_path):

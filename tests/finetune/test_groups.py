@@ -8,12 +8,12 @@ from pipeline.backbones.load import find_backbone
 from pipeline.backbones.settings import PathSource, RandomSource
 from pipeline.backbones.transformer import Transformer
 from pipeline.errors import PermafrostError
-from pipeline.finetune.groups import choose, group_of
+from pipeline.finetune.groups import choose, group_of, unmatched
 from pipeline.finetune.loop import finetune
 from pipeline.finetune.model import FrozenPretrainedTransformer
 from pipeline.finetune.shape import shape_of
 from tests.finetune.recipe import CPU, settings
-from tests.tiny import GPT2, backbone
+from tests.tiny import GPT2, backbone, random_transformer
 
 NAMES = [name for name, _ in Transformer(gpt2_spec(GPT2)).named_parameters(prefix="backbone")]
 
@@ -34,6 +34,13 @@ def test_layers_are_counted_as_python_does():
     assert {name.split(".")[2] for name in chosen("layernorm[1:]")} == {"1", "2"}
     assert {name.split(".")[2] for name in chosen("feedforward[:-2]")} == {"0"}
     assert chosen("bias[0]") == {name for name in NAMES if ".blocks.0." in name and name.endswith("bias")}
+
+
+def test_what_names_nothing_is_found_and_refused_where_it_is_all(tokens):
+    assert unmatched(NAMES, ("attention[0]", "recurrent", "layernorm")) == ["recurrent"]
+    recipe = settings(trainable=("recurrent",))
+    with pytest.raises(PermafrostError, match="recurrent names nothing that this network has"):
+        FrozenPretrainedTransformer(shape_of(tokens), random_transformer(GPT2), recipe)
 
 
 def test_the_final_norm_can_be_left_out():

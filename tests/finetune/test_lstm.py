@@ -21,6 +21,7 @@ def test_frozen_it_trains_what_the_fpt_trains_and_named_it_trains_whole(tokens):
     around = {"input": 2 * 16, "output": 2 * 16 + 2}
     assert counts(PLAIN) == around
     assert counts(WHOLE) == around | {"layernorm": 2 * 2 * 16, "positions": 6 * 16}
+    assert counts(PLAIN, "bias") == around | {"bias": 2 * 2 * 4 * 16}
     assert counts(PLAIN, "recurrent") == around | {"recurrent": 2 * 4 * (2 * 16 * 16 + 2 * 16)}
 
 

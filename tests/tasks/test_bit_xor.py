@@ -32,14 +32,19 @@ def test_the_papers_split_tests_on_what_it_trains_on() -> None:
     np.testing.assert_array_equal(splits["train"].read(0, 256).inputs, splits["test"].read(0, 256).inputs)
 
 
-def test_streamed_examples_equal_stored_ones_and_repeat_from_the_end() -> None:
+def test_streamed_examples_equal_stored_ones_and_come_again_in_new_orders() -> None:
     settings = xor()
     split = settings.load().splits["train"]
-    rows = np.array([5, 2, len(split) + 5])
-    inputs, labels = settings.examples(0, "train", rows)
-    stored = split.read(0, len(split))
-    np.testing.assert_array_equal(inputs, stored.inputs[[5, 2, 5]])
-    np.testing.assert_array_equal(labels, stored.labels[[5, 2, 5]])
+    stored, count = split.read(0, len(split)), len(split)
+    inputs, labels = settings.examples(0, "train", np.array([5, 2]))
+    np.testing.assert_array_equal(inputs, stored.inputs[[5, 2]])
+    np.testing.assert_array_equal(labels, stored.labels[[5, 2]])
+    passes = [settings.examples(0, "train", np.arange(count) + again * count)[0] for again in (0, 1, 2**30)]
+    orders = [np.packbits(one.reshape(count, -1), axis=1).ravel().tolist() for one in passes]
+    assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    across, _ = settings.examples(0, "train", np.array([count - 1, count]))
+    np.testing.assert_array_equal(across, [passes[0][-1], passes[1][0]])
 
 
 def test_no_floor_solves_it() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.backbones.architectures.checkpoint import State, activation, copy, joined
+from pipeline.backbones.architectures.checkpoint import State, activation, copy, joined, require
 from pipeline.backbones.spec import Spec
 from pipeline.errors import PermafrostError
 
 
 def bert_spec(config: dict[str, Any]) -> Spec:
     """BERT: norm last, both directions, exact GELU. Defaults are those of BertConfig."""
+    require(config, is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
     return Spec(
         width=config["hidden_size"],
         layers=config["num_hidden_layers"],

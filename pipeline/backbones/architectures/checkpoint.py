@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -29,6 +31,19 @@ def activation(name: str) -> Activation:
     if name not in ACTIVATIONS:
         raise PermafrostError(f"activation {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
+
+
+def require(config: dict[str, Any], **only: Any) -> None:
+    """Refuse a config with another choice than the one that is built here; a choice that it leaves out is that one.
+
+    Raises:
+        PermafrostError: names the choice.
+    """
+    for name, value in only.items():
+        if config.get(name, value) not in (value, None):
+            raise PermafrostError(
+                f"{config.get('model_type', 'a network')} with {name}: {config[name]} is not supported; only {value} is"
+            )
 
 
 def copy(state: State, ours: str, theirs: str, kinds: tuple[str, ...] = BOTH) -> State:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.backbones.architectures.checkpoint import State, activation, copy
+from pipeline.backbones.architectures.checkpoint import State, activation, copy, require
 from pipeline.backbones.spec import Spec
 
 
 def gpt2_spec(config: dict[str, Any]) -> Spec:
     """GPT-2: norm first, causal, tanh GELU. Defaults are those of GPT2Config."""
+    require(config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     return Spec(
         width=config["n_embd"],
         layers=config["n_layer"],

@@ -13,7 +13,7 @@ from pipeline.errors import PermafrostError
 def llama_spec(config: dict[str, Any]) -> Spec:
     """Llama, Mistral and Qwen2: root-mean-square norm first, causal, rotary positions, a gated feed-forward."""
     qwen = config["model_type"] == "qwen2"
-    window = config.get("sliding_window") if config.get("use_sliding_window", not qwen) else None
+    window = _window(config) if config.get("use_sliding_window", not qwen) else None
     if config.get("mlp_bias") or (config.get("attention_bias") and not qwen):
         raise PermafrostError("a Llama with biases in its projections is not supported")
     return Spec(
@@ -39,6 +39,16 @@ def llama_spec(config: dict[str, Any]) -> Spec:
         key_heads=config.get("num_key_value_heads"),
         head_width=config.get("head_dim"),
     )
+
+
+def _window(config: dict[str, Any]) -> int | None:
+    """How far a token sees; Qwen2 may begin with layers that see everything."""
+    layers, qwen = config["num_hidden_layers"], config["model_type"] == "qwen2"
+    whole = min(layers, config.get("max_window_layers", 28)) if qwen else 0
+    kinds = config.get("layer_types") or ["full_attention"] * whole + ["sliding_attention"] * (layers - whole)
+    if len(set(kinds)) > 1:
+        raise PermafrostError(f"layers of which only some have a window are not supported: {', '.join(kinds)}")
+    return config.get("sliding_window") if set(kinds) == {"sliding_attention"} else None
 
 
 def _rotary(config: dict[str, Any]) -> Places:

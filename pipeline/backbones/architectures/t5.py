@@ -6,10 +6,7 @@ from typing import Any
 
 from pipeline.backbones.architectures.checkpoint import WEIGHT, State, activation, copy, joined
 from pipeline.backbones.places import Relative
-from pipeline.backbones.spec import Spec
-
-UNBOUNDED = 2**31 - 1
-"""The positions of a network that sees only distances."""
+from pipeline.backbones.spec import UNBOUNDED, Spec
 
 
 def t5_spec(config: dict[str, Any]) -> Spec:

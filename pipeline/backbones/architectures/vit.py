@@ -9,6 +9,7 @@ import torch
 
 from pipeline.backbones.architectures.bert import bert_spec
 from pipeline.backbones.architectures.checkpoint import BOTH, WEIGHT, State, copy, joined
+from pipeline.backbones.places import Table
 from pipeline.backbones.spec import Spec
 
 POSITIONS = 1024
@@ -18,7 +19,8 @@ def vit_spec(config: dict[str, Any]) -> Spec:
     """ViT's encoder: norm first, both directions, exact GELU.
 
     As in the official FPT code it reads vectors of any task: its own patches and class token are left out, and its
-    positions are 1024 zeros, which the fine-tune trains.
+    positions are 1024 zeros, which the fine-tune trains. Deviation: its dropouts are those of its config, mostly 0;
+    `run.py` gives the 0.1 of its input layer to a ViT as well.
     """
     return replace(
         bert_spec(config | {"max_position_embeddings": POSITIONS}),
@@ -28,6 +30,7 @@ def vit_spec(config: dict[str, Any]) -> Spec:
         embedding_dropout=config.get("hidden_dropout_prob", 0.0),
         attention_dropout=config.get("attention_probs_dropout_prob", 0.0),
         residual_dropout=config.get("hidden_dropout_prob", 0.0),
+        places=Table(zeros=True),
     )
 
 
