@@ -52,7 +52,8 @@ format: venv ## put the code into the project's form
 	ruff format .
 
 bench: venv ## the benchmarks, each a table with what must hold
-	@for module in tests/benchmarks/[a-z]*.py; do python -m tests.benchmarks.$$(basename $$module .py) || exit 1; done
+	@failed=0; for module in tests/benchmarks/[a-z]*.py; do \
+		python -m tests.benchmarks.$$(basename $$module .py) || failed=1; done; exit $$failed
 
 lock: venv ## resolve requirements.lock anew from pyproject.toml
 	uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --group dev -o requirements.lock

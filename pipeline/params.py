@@ -26,6 +26,14 @@ STRICT = ConfigDict(extra="forbid", strict=True)
 """For each section's dataclass: unknown keys are refused and nothing is converted in silence."""
 
 
+def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A validator: nothing is asked for twice."""
+    twice = [value for place, value in enumerate(values) if value in values[:place]]
+    if twice:
+        raise ValueError(f"{twice[0]!r} stands there twice")
+    return values
+
+
 class ParamsError(PermafrostError):
     """params.yaml holds something that cannot be used: the key, its line, and the nearest key that exists."""
 

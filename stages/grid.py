@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, distinct
 
-Names = Annotated[tuple[str, ...], Field(min_length=1)]
+Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(distinct)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -18,4 +18,4 @@ class Grid:
 
     tasks: Names
     backbones: Names
-    pretrain: tuple[str, ...]
+    pretrain: Annotated[tuple[str, ...], AfterValidator(distinct)]

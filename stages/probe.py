@@ -23,6 +23,7 @@ from stages.command import (
 @backbone_option
 @click.option(
     "--memory",
+    type=click.IntRange(min=0),
     default=1 << 30,
     show_default=True,
     envvar="PERMAFROST_PROBE_MEMORY",

@@ -66,6 +66,7 @@ def test_a_missing_key_is_named(tmp_path):
         ("lr: 0.001", "lr: fast", r'finetune.lr: .*number, found "fast"'),
         ("lr: 0.001", "lr: -1", r"finetune.lr: .*greater than 0, found -1"),
         ("steps: 6", "steps: 2.5", r"finetune.steps: .*, found 2.5"),
+        ("lr_sweep: null", "lr_sweep: [0.1, 0.2, 0.1]", r"finetune.lr_sweep: .*0.1 stands there twice"),
         ("steps: 6", "steps: true", r"finetune.steps: .*, found true"),
         ("output, layernorm", "output, layernrm", r"finetune.trainable.1: .*layernorm.*found \"layernrm\""),
     ],

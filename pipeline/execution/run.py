@@ -36,11 +36,11 @@ def run(
         PermafrostError: the scheduler is not known, not allowed or not reached, or a piece kills every worker it is
             given to.
     """
+    check_address(scheduler)
     if scheduler == "inline" or not pieces:
         for piece in pieces:
             yield piece, function(piece)
         return
-    check_address(scheduler)
     with connect(scheduler, tls) as client:
         yield from _on_cluster(client, function, pieces)
 

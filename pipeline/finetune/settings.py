@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from pipeline.finetune.groups import PATTERN
-from pipeline.params import STRICT
+from pipeline.params import STRICT, distinct
 
 Group = Annotated[str, Field(pattern=PATTERN)]
 Positive = Annotated[int, Field(gt=0)]
@@ -42,7 +42,7 @@ class Shared:
     examples: Literal["stored", "fresh"]
     stop_at: Annotated[float, Field(gt=0, le=1)] | None
     patience: Positive | None
-    lr_sweep: Annotated[tuple[Rate, ...], Field(min_length=1)] | None
+    lr_sweep: Annotated[tuple[Rate, ...], Field(min_length=1), AfterValidator(distinct)] | None
     compute_dtype: Literal["bfloat16", "float32"]
     threads: Positive
 

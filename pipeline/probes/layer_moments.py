@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pipeline.execution.cluster import Tls
-from pipeline.execution.run import run
+from pipeline.execution.run import check_address, run
 from pipeline.features import open_features
 from pipeline.probes.moments import PIECE_BLOCKS, Moments, MomentsFitter, targets
 from pipeline.probes.rows import Block, Rows
@@ -48,6 +48,7 @@ def distributed_moments(
     Raises:
         PermafrostError: the scheduler is not known, not allowed or not reached.
     """
+    check_address(scheduler)
     pieces = -(-rows.blocks // PIECE_BLOCKS)
     if pieces < 2 or scheduler == "inline":
         return layer_moments(rows)

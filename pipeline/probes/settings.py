@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, distinct
 
 Method = Literal["logistic", "ridge", "knn", "sgd", "head2toe"]
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
-AboveZero = Annotated[float, Field(gt=0)]
+AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 ClassWeights = Literal["balanced"] | dict[Annotated[int, Field(ge=0)], AboveZero] | None
 
 
@@ -35,8 +35,10 @@ class ProbeSettings:
     of the features are tried.
     """
 
-    methods: Annotated[tuple[Method, ...], Field(min_length=1), AfterValidator(_one_layer_first)]
-    penalties: Annotated[tuple[AboveZero, ...], Field(min_length=1)]
+    methods: Annotated[
+        tuple[Method, ...], Field(min_length=1), AfterValidator(distinct), AfterValidator(_one_layer_first)
+    ]
+    penalties: Annotated[tuple[AboveZero, ...], Field(min_length=1), AfterValidator(distinct)]
     iterations: Positive
     class_weights: ClassWeights
     neighbours: Positive
@@ -44,7 +46,7 @@ class ProbeSettings:
     sgd_batch: Positive
     lasso_penalty: AboveZero
     lasso_iterations: Positive
-    lasso_shares: Annotated[tuple[Share, ...], Field(min_length=1)]
-    fractions: tuple[Share, ...]
+    lasso_shares: Annotated[tuple[Share, ...], Field(min_length=1), AfterValidator(distinct)]
+    fractions: Annotated[tuple[Share, ...], AfterValidator(distinct)]
     seed: Annotated[int, Field(ge=0)]
     threads: Positive

@@ -46,6 +46,11 @@ def test_every_piece_is_run_once_whatever_the_number(count):
     assert dict(run(square, pieces, "inline")) == {piece: piece**2 for piece in pieces}
 
 
+def test_a_scheduler_that_is_none_is_refused_even_with_nothing_to_run():
+    with pytest.raises(PermafrostError, match="'bogus' is no scheduler"):
+        list(run(square, [], "bogus"))
+
+
 @pytest.mark.parametrize("count", [1, 4, 5, 13])
 def test_every_piece_is_run_once_on_processes(count):
     found = list(run(square, list(range(count)), "local:2"))

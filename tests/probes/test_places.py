@@ -53,6 +53,8 @@ def test_a_single_piece_needs_no_workers(store, monkeypatch):
     monkeypatch.setattr(module, "run", lambda *_: pytest.fail("started workers"))
     rows = Rows(store, "train")
     equal_bytes(distributed_moments(rows, 1, "local:2"), layer_moments(rows))
+    with pytest.raises(PermafrostError, match="'bogus' is no scheduler"):
+        distributed_moments(rows, 1, "bogus")
 
 
 def test_the_processor_is_numpy_and_a_device_that_is_not_here_is_refused(monkeypatch):
