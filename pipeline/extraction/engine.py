@@ -8,6 +8,7 @@ so a crash costs the shards that were being computed, and the bytes depend neith
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -151,7 +152,10 @@ def _job(plan: Extraction, workspace: Workspace, where: Where, kernels: str) -> 
 
 
 def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: str) -> float:
-    """Compute the shards that are not done; the seconds that all shards took, also those of an interrupted run."""
+    """Compute the shards that are not done; the seconds by the clock, with those of an interrupted run.
+
+    A shard is noted with what passed since the one before it, so that workers side by side are not counted twice.
+    """
     layout = job.layout
     found = {shard: workspace.done(shard, layout.file_of(shard)) for shard in range(layout.shards)}
     seconds = sum(marker["seconds"] for marker in found.values() if marker)
@@ -160,15 +164,17 @@ def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: st
             if marker:
                 report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards} was done")
         missing = [shard for shard, marker in found.items() if not marker]
-        for shard, done in run(partial(compute_shard, job), missing, where.scheduler, where.tls):
+        last = time.perf_counter()
+        for shard, sha256 in run(partial(compute_shard, job), missing, where.scheduler, where.tls):
             if not (job.store / layout.file_of(shard)).is_file():
                 raise PermafrostError(
                     f"a worker wrote shard {shard + 1}, but {job.store} does not hold it here",
                     mend="set PERMAFROST_WORK to a folder that all machines share",
                 )
-            workspace.mark_done(shard, done.sha256, done.seconds)
+            took, last = time.perf_counter() - last, time.perf_counter()
+            workspace.mark_done(shard, sha256, took)
             report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards}")
-            seconds += done.seconds
+            seconds += took
     return seconds
 
 

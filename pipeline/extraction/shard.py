@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -87,22 +86,13 @@ class Inputs:
         return self.tokens.normalise(stored) if self.tokens.kind == "patches" else stored.astype(np.int64)
 
 
-@dataclass(frozen=True)
-class ShardDone:
-    """A shard's file as its writer left it, and what it took."""
-
-    sha256: str
-    seconds: float
-
-
-def compute_shard(job: ShardJob, shard: int) -> ShardDone:
-    """Compute one shard and write it. Its digest is taken here, where the file is at hand, and not by the one driver.
+def compute_shard(job: ShardJob, shard: int) -> str:
+    """Compute one shard, write it and give its file's sha256, taken here and not by the one driver.
 
     Raises:
         ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
         PermafrostError: the device has no memory for a batch, or this process has other kernels than the job's.
     """
-    start = time.perf_counter()
     torch.set_num_threads(job.settings.threads)
     _require_kernels(job)
     inputs, reader = _prepared(job.tokens, job.backbone, job.settings, job.device)
@@ -130,7 +120,7 @@ def compute_shard(job: ShardJob, shard: int) -> ShardDone:
             states[bad : bad + 1, : retried.shape[1]] = retried
         values[picked, : states.shape[1]] = encode(states, layout.dtype, layout.layers, rows[picked])
     write_shard(job.store, layout, shard, values)
-    return ShardDone(file_sha256(job.store / layout.file_of(shard)), time.perf_counter() - start)
+    return file_sha256(job.store / layout.file_of(shard))
 
 
 @lru_cache(maxsize=1)

@@ -34,7 +34,7 @@ class Workspace(WorkFolder):
         return self.folder / "store"
 
     def mark_done(self, shard: int, sha256: str, seconds: float) -> None:
-        """Record that a shard is whole: the digest of its file, and the seconds that it took."""
+        """Record that a shard is whole: the digest of its file, and the seconds by the clock since the last one."""
         write_json(self._marker(shard), {"sha256": sha256, "seconds": seconds})
 
     def done(self, shard: int, file: str) -> dict[str, Any] | None:
