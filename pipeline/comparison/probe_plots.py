@@ -10,13 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.comparison.plots import LINES, STYLE, colours_of, panels
+from pipeline.comparison.join import METHODS
+from pipeline.comparison.plots import LINES, STYLE, colours_of, legend_below, panels
 from pipeline.problem import problem_in
 
 Probes = dict[tuple[str, str], dict[str, Any]]
 """`metrics/probe/` by task and backbone."""
-Lines = dict[str, tuple[list[Any], list[float | None]]]
-"""Points x and y of each line, by what tells a backbone's lines apart."""
+Lines = dict[str, list[tuple[Any, dict[str, Any]]]]
+"""Points of each line, x and what metrics say of it, by what tells a backbone's lines apart."""
 
 
 def layer_sweep(probes: Probes) -> Figure | None:
@@ -32,9 +33,7 @@ def layer_sweep(probes: Probes) -> Figure | None:
         names = (name.partition(":") for name in one["layers"])
         for layer, _, readout in sorted(names, key=lambda name: float("inf") if name[0] == "final" else int(name[0])):
             state = f"{layer}:{readout}" if readout else layer
-            x, y = found.setdefault(readout, ([], []))
-            x.append(layer)
-            y.append(one["layers"][state][one["method"]][problem_in(one).test])
+            found.setdefault(readout, []).append((layer, one["layers"][state][one["method"]]))
         return found
 
     return _lines(probes, lines, "layer", log=False)
@@ -46,14 +45,16 @@ def data_curves(probes: Probes) -> Figure | None:
         return None
 
     def lines(one: dict[str, Any]) -> Lines:
-        curve = one["learning_curve"]
-        return {"": ([point["examples"] for point in curve], [point[problem_in(one).test] for point in curve])}
+        return {"": [(point["examples"], point) for point in one["learning_curve"]]}
 
     return _lines(probes, lines, "training examples", log=True)
 
 
 def _lines(probes: Probes, lines: Callable[[dict[str, Any]], Lines], label: str, log: bool) -> Figure:
-    """A colour for each backbone; where it has one line alone, also a style of its own."""
+    """A colour for each backbone; where it has one line alone, also a style of its own.
+
+    Bars are 95 % intervals, a dotted line is the task's best floor.
+    """
     tasks = list(dict.fromkeys(task for task, _ in probes))
     backbones = list(dict.fromkeys(backbone for _, backbone in probes))
     colours = colours_of(backbones)
@@ -62,19 +63,37 @@ def _lines(probes: Probes, lines: Callable[[dict[str, Any]], Lines], label: str,
         for place, task in zip(axes, tasks, strict=True):
             for number, backbone in enumerate(backbones):
                 drawn = lines(probes[task, backbone])
-                for turn, (name, (x, y)) in enumerate(drawn.items()):
-                    y = [np.nan if value is None else value for value in y]
+                for turn, (name, points) in enumerate(drawn.items()):
                     style = LINES[(number if len(drawn) < 2 else turn) % len(LINES)]
                     title = f"{backbone}, {name}" if name else backbone
-                    place.plot(x, y, color=colours[backbone], linestyle=style, marker="o", label=title)
+                    _line(place, points, color=colours[backbone], linestyle=style, label=title)
                 place.set_ylabel(f"test {problem_in(probes[task, backbone]).label}")
+            _floor(place, next(iter(probes[task, backbone] for backbone in backbones)))
             place.set(xlabel=label, title=task)
             if log:
                 place.set_xscale("log")
             place.grid(axis="y", color="#dddddd", linewidth=0.6)
         named = {title: line for place in axes for line, title in zip(*place.get_legend_handles_labels(), strict=True)}
-        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=4, frameon=False)
+        legend_below(figure, list(named.values()), list(named))
     return figure
+
+
+def _line(axes: Axes, points: list[tuple[Any, dict[str, Any]]], **look: Any) -> None:
+    x, found = [x for x, _ in points], [one for _, one in points]
+    scores = [one[problem_in(one).test] for one in found]
+    y = np.array([np.nan if score is None else score for score in scores])
+    axes.plot(x, y, marker="o", **look)
+    ends = np.array([one.get("test_interval") or (np.nan, np.nan) for one in found])
+    axes.vlines(x, ends[:, 0], ends[:, 1], color=look["color"], linewidth=1, alpha=0.5)
+
+
+def _floor(axes: Axes, one: dict[str, Any]) -> None:
+    floors = one.get("floors", {})
+    if floors:
+        name = max(floors, key=lambda name: floors[name])
+        axes.axhline(floors[name], color="#555555", linestyle=":", linewidth=1)
+        at = axes.get_yaxis_transform()
+        axes.text(1, floors[name], name, transform=at, ha="right", va="bottom", fontsize=8, color="#555555")
 
 
 def confusion_matrices(probes: Probes) -> Figure | None:
@@ -91,7 +110,7 @@ def confusion_matrices(probes: Probes) -> Figure | None:
         for (task, backbone), one in known.items():
             place = grid[tasks.index(task)][backbones.index(backbone)]
             image = _matrix(place, np.array(one["confusion"]))
-            place.set_title(f"{task}, {backbone}")
+            place.set_title(f"{task}, {backbone}\n{METHODS[one['method']]}, layer {one['layer']}", fontsize=10)
         if image is not None:
             figure.colorbar(image, ax=grid, label="share of the true class's answers", shrink=0.6)
     return figure

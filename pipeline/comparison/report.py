@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from pipeline.comparison import published as literature
 from pipeline.comparison.accuracy_against_cost import accuracy_against_cost
-from pipeline.comparison.join import Row, Stages, join, probe_metrics, programmed, stage_costs
+from pipeline.comparison.join import METHODS, Row, Stages, join, probe_metrics, programmed, stage_costs
 from pipeline.comparison.plots import STYLE, learning_curves, time_per_stage
 from pipeline.comparison.probe_plots import confusion_matrices, data_curves, layer_sweep
 from pipeline.comparison.table import (
@@ -107,13 +107,18 @@ def _pictures(folder: Path, rows: list[Row], costs: Stages) -> list[Picture]:
     probes = probe_metrics(folder, tasks, backbones)
     curves = learning_curves(folder / "metrics" / "curves", tasks, backbones)
     scores = scores_named(rows)
+    probe = " or ".join(dict.fromkeys(METHODS[one["method"]] for one in probes.values()))
     wanted = [
         ("accuracy-against-cost", f"Test {scores} against the seconds it took", accuracy_against_cost(rows)),
-        ("layer-sweep", f"Test {scores} of the probe on each cached layer", layer_sweep(probes)),
-        ("data-curves", f"Test {scores} of the probe against the number of training examples", data_curves(probes)),
+        ("layer-sweep", f"Test {scores} of the {probe} on each cached layer", layer_sweep(probes)),
+        (
+            "data-curves",
+            f"Test {scores} of the {probe} against the number of training examples",
+            data_curves(probes),
+        ),
         ("learning-curves", f"Validation {scores} while the full FPT fine-tune trains", curves),
         ("time-per-stage", "Seconds of each stage", time_per_stage(costs)),
-        ("confusion", "What the probe takes each class for", confusion_matrices(probes)),
+        ("confusion", "What the probe that is compared takes each class for", confusion_matrices(probes)),
     ]
     return [Picture(name, caption, figure) for name, caption, figure in wanted if figure is not None]
 

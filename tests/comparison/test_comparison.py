@@ -180,3 +180,19 @@ def test_each_readout_has_a_line_of_its_own():
         "b, last": {"2": 0.4, "10": 0.0, "final": 0.2},
         "b, mean": {"2": 0.5, "10": 0.1, "final": 0.3},
     }
+
+
+@pytest.mark.parametrize(("backbones", "readouts"), [(2, ("last", "mean", "max")), (8, ("mean",)), (1, ("mean",))])
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_a_legend_stands_within_its_picture(tasks, backbones, readouts):
+    layers = {f"{n}:{readout}": {"logistic": {"test_accuracy": 0.5}} for n in (0, 1) for readout in readouts}
+    names = [f"a backbone of number {number}" for number in range(backbones)]
+    one = {"layers": layers, "method": "logistic"}
+    figure = layer_sweep({(f"task {task}", name): one for task in range(tasks) for name in names})
+    assert figure is not None
+    figure.draw_without_rendering()
+    box, size = figure.legends[0].get_window_extent(), figure.bbox
+    assert size.x0 <= box.x0 <= box.x1 <= size.x1
+    assert size.y0 <= box.y0 <= box.y1 <= size.y1
+    below = [axes.get_tightbbox() for axes in figure.axes]
+    assert all(drawn is not None and box.y1 <= drawn.y0 + 1 for drawn in below)
