@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -161,42 +162,47 @@ def test_a_damaged_store_is_found_named_and_mended_alone(project, tmp_path, work
 
 @pytest.mark.slow
 def test_fifty_kills_at_random_moments_change_no_byte(project, tmp_path):
-    """Kill -9 at random moments, also inside writes, until fifty have struck; then one run to the end."""
-    wanted = file_digests(project / "data/features/xor-tiny")
-    moments, struck = random.Random(0), 0
+    """Kill -9 at random moments from the first file to the published store; then one run to the end."""
+    store, moments = project / "data/features/xor-tiny", random.Random(0)
+    wanted = file_digests(store)
+
+    def killed(moment: int, work: Path, fresh: bool) -> str:
+        places = {"PERMAFROST_WORK": str(work), "PERMAFROST_FRESH": "1" if fresh else "", "STORE": str(store)}
+        command = [PYTHON, "-c", KILLED_IN_A_WRITE, str(moment), *PAIR]
+        options = {"cwd": project, "env": environment(**places), "capture_output": True, "text": True}
+        done = subprocess.run(command, check=False, **options)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        return done.stdout
+
+    events = int(killed(10**9, tmp_path / "counted", fresh=True).splitlines()[-1])
+    between = 0
     for turn in range(50):
-        work = {"PERMAFROST_WORK": str(tmp_path / f"work{turn % 5}"), "PERMAFROST_FRESH": "1" if turn < 5 else ""}
-        process = subprocess.Popen(
-            [PYTHON, "-c", KILLED_IN_A_WRITE, str(moments.random()), *PAIR],
-            cwd=project,
-            env=environment(**work),
-            stderr=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
-        assert process.wait() == -signal.SIGKILL
-        struck += len(list((tmp_path / f"work{turn % 5}").rglob("store*"))) > 0
-    assert struck > 40, "most kills should strike after work has begun"
+        work = tmp_path / f"work{turn % 5}"
+        killed(moments.randrange(1, events), work, fresh=turn < 5 or moments.random() < 0.5)
+        between += 0 < len([*work.rglob("done/*.json")]) < 8
+    assert between >= 10, "many kills should strike between the first shard and the last"
     for turn in range(5):
         done = stage(project, "cache", *PAIR, PERMAFROST_WORK=str(tmp_path / f"work{turn}"))
         assert done.returncode == 0, done.stderr
-        assert file_digests(project / "data/features/xor-tiny") == wanted
+        assert file_digests(store) == wanted
 
 
 KILLED_IN_A_WRITE = """
-import os, random, signal, sys
-moment = random.Random(sys.argv.pop(1))
+import os, signal, sys
+left, seen = int(sys.argv.pop(1)), 0
 sys.argv[0] = "stages.cache"
-left = moment.randrange(1, 80)
+places = (os.environ["PERMAFROST_WORK"], os.environ["STORE"], "data/features")
 def strike(event, details):
-    # Every file that is opened or renamed is a moment at which power may fail.
-    global left
-    if event in ("open", "os.rename", "os.link") and os.environ["PERMAFROST_WORK"] in str(details[0]):
-        left -= 1
+    # Every file that is opened, renamed, linked or removed is a moment at which power may fail.
+    global left, seen
+    if event in ("open", "os.rename", "os.link", "os.remove") and str(details[0]).startswith(places):
+        left, seen = left - 1, seen + 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(strike)
 from stages.cache import main
-main()
+main(standalone_mode=False)
+print(seen, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -51,14 +51,20 @@ def check_address(scheduler: str) -> None:
     Raises:
         PermafrostError: with what would be accepted.
     """
-    if scheduler == "inline" or (scheduler.startswith("local:") and scheduler[6:].isdigit() and int(scheduler[6:]) > 0):
+    if scheduler == "inline" or (
+        scheduler.startswith("local:") and scheduler[6:].isdecimal() and int(scheduler[6:]) > 0
+    ):
         return
-    address = urlparse(scheduler)
-    if address.scheme not in ("tls", "tcp", "insecure+tcp") or not address.hostname or not address.port:
+    try:
+        address = urlparse(scheduler)
+        scheme, host, port = address.scheme, address.hostname, address.port
+    except ValueError:  # a port beyond all ports, half an IPv6 address
+        scheme = host = port = None
+    if scheme not in ("tls", "tcp", "insecure+tcp") or not host or not port:
         raise PermafrostError(
             f"{scheduler!r} is no scheduler", mend="inline, local:N with N processes, or tls://host:port"
         )
-    if address.scheme == "tcp" and not _loopback(address.hostname):
+    if scheme == "tcp" and not _loopback(host):
         raise PermafrostError(
             f"{scheduler} is not encrypted, and whoever can reach it can run code on its workers",
             mend="tls://host:port with PERMAFROST_TLS_CA, _CERT and _KEY; or, on a network that you trust, "

@@ -106,13 +106,8 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
             storage dtype, or a sample differs from float32 by more than the tolerance.
         OSError: the disk is full; finished shards are kept.
     """
-    dtype = getattr(torch, plan.settings.compute_dtype)
-    kernels, reason = kernels_of(plan.backbone, where.device, dtype)
-    made = {
-        "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "device": device_kind(where.device),
-        "kernels": kernels,
-    }
+    torch.set_num_threads(plan.settings.threads)  # the check against float32 runs here, whoever computed the shards
+    made, reason = made_with(plan, where.device)
     print(f"cache {destination.name}: {reason}", flush=True)
     key = shard_key(plan.identity, made)
     with Workspace(where.work / "cache" / destination.name, key) as workspace:
@@ -120,7 +115,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
             workspace.discard()
         if not workspace.store.exists():
             _create(plan, workspace.store)
-        job = _job(plan, workspace, where, kernels)
+        job = _job(plan, workspace, where, made["kernels"], key)
         seconds = _compute_missing(job, workspace, where, destination.name)
         fidelity = check_fidelity(job, plan.inputs, workspace.store)
         workspace.sweep()
@@ -128,6 +123,13 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         workspace.publish(destination)
         workspace.prune()
     return _cost(plan, destination.name, seconds, where.device)
+
+
+def made_with(plan: Extraction, device: torch.device) -> tuple[dict[str, Any], str]:
+    """What decides the bytes beside the identity, as the manifest says it; and why these kernels."""
+    kernels, reason = kernels_of(plan.backbone, device, getattr(torch, plan.settings.compute_dtype))
+    versions = {"torch": torch.__version__, "numpy": np.__version__}
+    return {"versions": versions, "device": device_kind(device), "kernels": kernels}, reason
 
 
 def _create(plan: Extraction, path: Path) -> None:
@@ -146,9 +148,9 @@ def _create(plan: Extraction, path: Path) -> None:
     partial_path.rename(path)
 
 
-def _job(plan: Extraction, workspace: Workspace, where: Where, kernels: str) -> ShardJob:
+def _job(plan: Extraction, workspace: Workspace, where: Where, kernels: str, key: str) -> ShardJob:
     tokens, store = plan.tokens.path.resolve(), workspace.store.resolve()
-    return ShardJob(tokens, plan.backbone.settings, plan.settings, store, plan.layout, str(where.device), kernels)
+    return ShardJob(tokens, plan.backbone.settings, plan.settings, store, plan.layout, str(where.device), kernels, key)
 
 
 def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: str) -> float:

@@ -24,6 +24,8 @@ def _each_once(names: tuple[ReadoutName, ...]) -> tuple[ReadoutName, ...]:
         raise ValueError("at least one readout is needed")
     if len(set(names)) < len(names):
         raise ValueError("a readout is named twice")
+    if "all" in names and len(names) > 1:
+        raise ValueError("all keeps every token's vector, the others one an answer: keep it in a run of its own")
     return names
 
 

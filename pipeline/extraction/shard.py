@@ -35,7 +35,8 @@ from pipeline.tasks.tokens import Tokens, open_tokens
 class ShardJob:
     """What every shard of one extraction shares; small, since it travels to each worker with each shard.
 
-    Weights never travel: each process loads its own once.
+    Weights never travel: each process loads its own once. `key` is that of the work: what a worker that lives long has
+    loaded for another key, at the same paths, is not used.
     """
 
     tokens: Path
@@ -45,6 +46,7 @@ class ShardJob:
     layout: Layout
     device: str
     kernels: str
+    key: str = ""
 
 
 class Inputs:
@@ -95,7 +97,7 @@ def compute_shard(job: ShardJob, shard: int) -> str:
     """
     torch.set_num_threads(job.settings.threads)
     _require_kernels(job)
-    inputs, reader = _prepared(job.tokens, job.backbone, job.settings, job.device)
+    inputs, reader = _prepared(job.key, job.tokens, job.backbone, job.settings, job.device)
     held = job.layout.rows_of(shard)
     rows = np.arange(held.start, held.stop)
     lengths = inputs.lengths[rows]
@@ -115,7 +117,7 @@ def compute_shard(job: ShardJob, shard: int) -> str:
         states = arriving.numpy()
         for bad in np.flatnonzero(~np.isfinite(states).all(axis=(1, 2, 3))):
             one = picked[bad : bad + 1]
-            exact = exact_reader(job.tokens, job.backbone, job.settings, job.device)
+            exact = exact_reader(job.key, job.tokens, job.backbone, job.settings, job.device)
             retried = read_rows(exact, inputs, stored[one], lengths[one])
             states[bad : bad + 1, : retried.shape[1]] = retried
         values[picked, : states.shape[1]] = encode(states, layout.dtype, layout.layers, rows[picked])
@@ -179,16 +181,20 @@ def find_inputs(tokens: Path, digest: str) -> Inputs:
 
 
 @lru_cache(maxsize=1)
-def _prepared(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> tuple[Inputs, Reader]:
-    """Inputs and network of one extraction, made once a process."""
+def _prepared(
+    key: str, tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str
+) -> tuple[Inputs, Reader]:
+    """Inputs and network of one extraction, made once a process; `key` tells it from others at the same paths."""
+    del key
     inputs = find_inputs(tokens, open_tokens(tokens).digest)
     keep_freed_memory()
     return inputs, make_reader(inputs.tokens, find_source(backbone), settings, device, settings.compute_dtype)
 
 
 @lru_cache(maxsize=1)
-def exact_reader(tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> Reader:
+def exact_reader(key: str, tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> Reader:
     """The same network in float32, for rows that overflow."""
+    del key
     return make_reader(open_tokens(tokens), find_source(backbone), settings, device, "float32")
 
 

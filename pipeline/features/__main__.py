@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import click
+import numpy as np
+import torch
 
 from pipeline.errors import PermafrostError
 from pipeline.features.repair import salvage
@@ -43,7 +45,7 @@ def inspect(path: Path) -> None:
 @store_path
 def verify(path: Path) -> None:
     """Check every file's digest; exit with 1 and name what is missing or damaged."""
-    store = open_features(path)
+    store = open_features(path, whole=False)
     faults = check(store)
     for line in faults.lines(store):
         click.echo(line)
@@ -65,12 +67,15 @@ def verify(path: Path) -> None:
 )
 def repair(path: Path, work: Path) -> None:
     """Compute the damaged or missing shards again, and nothing else; run it where params.yaml is."""
-    store = open_features(path)
+    store = open_features(path, whole=False)
     faults = check(store)
     if not faults:
         click.echo(f"{path} is sound: nothing to do")
         return
     lost = salvage(store, faults, work)
+    made, here = store.manifest["versions"], {"torch": torch.__version__, "numpy": np.__version__}
+    if made != here:
+        click.echo(f"it was made with {made}, here is {here}: every shard is computed again")
     click.echo(f"computing {len(lost)} of {store.manifest['layout']['shards']} shards again: {lost}")
     identity, cost = store.manifest["identity"], Path("data/cost") / f"cache-{path.name}.json"
     kept = cost.read_bytes() if cost.is_file() else None  # the cost of the whole, not of the repair

@@ -8,7 +8,6 @@ from pathlib import Path
 from pipeline.features.store import FeatureStore
 from pipeline.features.verify import Faults, shard_of
 from pipeline.features.workspace import Workspace, shard_key
-from pipeline.identity import MANIFEST
 
 
 def salvage(store: FeatureStore, faults: Faults, work: Path) -> list[int]:
@@ -28,7 +27,10 @@ def salvage(store: FeatureStore, faults: Faults, work: Path) -> list[int]:
     with Workspace(work / "cache" / store.path.name, key) as workspace:
         if not workspace.store.exists() and all(shard_of(file) is not None for file in broken):
             partial = workspace.folder / "store.partial"
-            shutil.copytree(store.path, partial, ignore=shutil.ignore_patterns(MANIFEST))
+            for file in manifest["files"]:
+                if shard_of(file) is None:
+                    (partial / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(store.path / file, partial / file)
             partial.rename(workspace.store)
         lost = []
         for shard, file in sorted((shard, file) for shard, file in shards.items() if shard is not None):

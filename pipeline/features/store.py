@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,17 @@ class FeatureStore:
         self.layers: list[str] = self.attributes["layers"]
         self.dtype: StorageDtype = self.attributes["dtype"]
         self.shape: tuple[int, ...] = self._array("features").shape
+        self._rows: dict[str, np.ndarray] = {}
 
     def rows(self, split: str) -> Integer[np.ndarray, "example"]:
         """Which row of `features` each example of the split is; equal inputs share one."""
-        return np.asarray(self._array(f"{split}/row")[:])
+        if split not in self._rows:
+            self._rows[split] = self._small(f"{split}/row")
+        return self._rows[split]
 
     def labels(self, split: str) -> Num[np.ndarray, "example answer"]:
         """The answers of a split: class numbers, or numbers of any kind where `attributes["classes"]` is 0."""
-        return np.asarray(self._array(f"{split}/labels")[:])
+        return self._small(f"{split}/labels")
 
     def read(
         self,
@@ -56,25 +60,23 @@ class FeatureStore:
         wanted = self.rows(split)[slice(None) if rows is None else rows]
         unique, inverse = np.unique(wanted, return_inverse=True)
         picked = slice(None) if layers is None else [self._layer(name) for name in layers]
-        try:
+        with self._says_damage():
             stored = self._read_rows(unique)
-        except ValueError as error:
-            raise StaleArtifact(
-                f"{self.path} is damaged: {error}", mend=f"python -m pipeline.features verify {self.path}"
-            ) from error
         return decode(stored[:, :, picked][inverse], self.dtype)
 
     def dask(self, split: str) -> Any:
-        """A split's features as a dask array `(example, readout, layer, width)` of float32, a block a shard.
+        """A split's features as a dask array `(example, readout, layer, width)` of float32.
 
-        Blocks follow the store's shards, so no shard is read by two tasks when examples are in the order of rows.
+        Where a split's examples are rows in a run, as without duplicates, its blocks end where shards end, so that no
+        shard is read by two tasks.
         """
         import dask.array as da
 
         stored = da.from_zarr(self._array("features"), chunks=self._array("features").shards)
         rows = self.rows(split)
-        whole = len(rows) == self.shape[0] and bool((rows == np.arange(len(rows))).all())
-        return (stored if whole else stored[rows]).map_blocks(decode, self.dtype, dtype=np.float32)
+        run = len(rows) > 0 and bool((np.diff(rows) == 1).all())
+        picked = stored[int(rows[0]) : int(rows[-1]) + 1] if run else stored[rows]
+        return picked.map_blocks(decode, self.dtype, dtype=np.float32)
 
     def _read_rows(self, unique: np.ndarray) -> np.ndarray:
         """Stored values of sorted rows; a run without gaps is read as one slice."""
@@ -82,6 +84,20 @@ class FeatureStore:
         if len(unique) and unique[-1] - unique[0] + 1 == len(unique):
             return np.asarray(features[int(unique[0]) : int(unique[-1]) + 1])
         return np.asarray(features.oindex[unique])
+
+    def _small(self, name: str) -> np.ndarray:
+        array = self._array(name)
+        with self._says_damage():
+            return np.asarray(array[:])
+
+    @contextmanager
+    def _says_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            raise StaleArtifact(
+                f"{self.path} is damaged: {error}", mend=f"python -m pipeline.features verify {self.path}"
+            ) from error
 
     def _layer(self, name: str) -> int:
         if name not in self.layers:
@@ -95,18 +111,26 @@ class FeatureStore:
         return array
 
 
-def open_features(path: str | Path, expect: dict[str, Any] | None = None) -> FeatureStore:
+def open_features(path: str | Path, expect: dict[str, Any] | None = None, whole: bool = True) -> FeatureStore:
     """Open a finished feature store.
 
     Args:
         path: the store, e.g. `data/features/digits-minilm`.
         expect: a part of the identity that it must have, e.g. `{"task": "digits"}`.
+        whole: refuse a store that lacks a file, which Zarr would read as zeros.
 
     Raises:
-        StaleArtifact: there is no finished store, it was edited, or it was made from something else.
+        StaleArtifact: there is no finished store, it was edited, a file is missing or empty, or it was made from
+            something else.
     """
     path = Path(path)
     made_by = f"dvc repro cache@{path.name}"
     manifest = read_manifest(path, made_by)
     require_identity(path, manifest, {"schema": SCHEMA, **(expect or {})}, made_by)
+    lacking = [name for name in manifest["files"] if not (path / name).is_file() or not (path / name).stat().st_size]
+    if whole and lacking:
+        raise StaleArtifact(
+            f"{path} is damaged: {', '.join(lacking[:3])} missing or empty ({len(lacking)} of its files)",
+            mend=f"python -m pipeline.features repair {path}",
+        )
     return FeatureStore(path, manifest)

@@ -21,8 +21,12 @@ CODE = ("backbones", "extraction", "features", "looped")
 
 
 def shard_key(identity: dict[str, Any], made: dict[str, Any]) -> str:
-    """The `work_key` of a store: of its identity, and of what it is made with (versions, device, kernels)."""
-    return work_key({**identity, **made}, CODE)
+    """The `work_key` of a store: of its identity, and of what it is made with (versions, device, kernels).
+
+    The tolerance decides whether a store is published and no byte of it, so that it is no part of the key.
+    """
+    settings = {name: value for name, value in identity.get("settings", {}).items() if name != "tolerance"}
+    return work_key({**identity, "settings": settings, **made}, CODE)
 
 
 class Workspace(WorkFolder):
@@ -57,19 +61,29 @@ class Workspace(WorkFolder):
         return {file: json.loads(self._marker(shard).read_bytes())["sha256"] for shard, file in files.items()}
 
     def publish(self, destination: Path) -> None:
-        """Put the finished store, its manifest included, at `destination` in one rename, replacing what is there."""
-        partial = destination.with_name(destination.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
+        """Put the finished store, its manifest included, at `destination`, whole or not at all.
+
+        What is there is renamed away first and deleted last: a crash leaves the old store, none, or the new one.
+        """
+        partial, old = (destination.with_name(destination.name + end) for end in (".partial", ".old"))
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
         destination.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(self.store, partial, copy_function=_link_or_copy)
-        shutil.rmtree(destination, ignore_errors=True)
+        if destination.exists():
+            destination.rename(old)
         partial.rename(destination)
+        shutil.rmtree(old, ignore_errors=True)
 
     def _marker(self, shard: int) -> Path:
         return self.folder / "done" / f"{shard}.json"
 
 
 def _link_or_copy(source: str, target: str) -> None:
+    """Link shards; copy the small files, so that damage to the published ones cannot reach what repairs them."""
+    if "c" not in Path(source).parts[-5:-3]:
+        shutil.copy2(source, target)
+        return
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without hard links

@@ -15,7 +15,11 @@ from pipeline.features.layout import Layout
 
 # zarr-python's own codec pipeline writes the same bytes in any order of work, and each file under another name first;
 # a faster pipeline that a user may have switched on does neither.
-WRITER = {"codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline"}
+# A chunk of zeros is written like any other: without it Zarr leaves a shard of zeros out, and its file is missing.
+WRITER = {
+    "codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline",
+    "array.write_empty_chunks": True,
+}
 
 
 def create_store(

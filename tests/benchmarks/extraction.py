@@ -28,6 +28,7 @@ from pipeline.extraction import engine, shard
 from pipeline.extraction.engine import Extraction, Where, extract, plan_extraction
 from pipeline.extraction.plan import batches
 from pipeline.extraction.settings import CacheSettings
+from pipeline.features.workspace import shard_key
 from pipeline.params import Params
 from pipeline.tasks.task import Block, Split
 from pipeline.tasks.tokens import open_tokens
@@ -77,7 +78,7 @@ def short_task(path: Path, rows: int) -> Path:
 
 def forward_alone(job: shard.ShardJob, piece: int) -> Callable[[], None]:
     """The forward pass of a shard's own batches, which are on the device already."""
-    inputs, reader = shard._prepared(job.tokens, job.backbone, job.settings, job.device)
+    inputs, reader = shard._prepared(job.key, job.tokens, job.backbone, job.settings, job.device)
     rows = np.asarray(job.layout.rows_of(piece))
     lengths, stored = inputs.lengths[rows], inputs.read(rows)
     held = [
@@ -120,7 +121,8 @@ def stage_seconds(plan: Extraction, folder: Path, device: str, beside: bool) -> 
             return check(*arguments)
 
     with loading.measuring():
-        shard._prepared(plan.tokens.path.resolve(), plan.backbone.settings, plan.settings, device)
+        key = shard_key(plan.identity, engine.made_with(plan, torch.device(device))[0])
+        shard._prepared(key, plan.tokens.path.resolve(), plan.backbone.settings, plan.settings, device)
     with patch.object(engine, "run", alternating), patch.object(engine, "check_fidelity", timed_check):
         start = time.perf_counter()
         extract(plan, folder / "features", Where(torch.device(device), folder / "work", fresh=True))

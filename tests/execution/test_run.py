@@ -79,7 +79,22 @@ def test_safe_schedulers_are_accepted(scheduler):
     check_address("insecure+tcp://10.0.0.1:8786")
 
 
-@pytest.mark.parametrize("scheduler", ["", "local", "local:0", "local:x", "http://a:1", "tls://host", "10.0.0.1:8786"])
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        "",
+        "local",
+        "local:0",
+        "local:x",
+        "http://a:1",
+        "tls://host",
+        "10.0.0.1:8786",
+        "tls://h:99999",
+        "tls://h:x",
+        "tls://[::1",
+        "local:²",
+    ],
+)
 def test_what_is_no_scheduler_is_refused_with_what_would_be(scheduler):
     with pytest.raises(PermafrostError, match=r"is no scheduler\s+to mend: inline, local:N"):
         check_address(scheduler)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from filelock import FileLock
 
 from pipeline.backbones.init import linear_adapter
 from pipeline.errors import PermafrostError
-from pipeline.extraction import engine, shard
+from pipeline.extraction import engine, fidelity, shard
 from pipeline.extraction.engine import Where, extract, plan_extraction
 from pipeline.extraction.fidelity import FidelityError
 from pipeline.extraction.forward import Reader
 from pipeline.features import open_features
+from pipeline.features.workspace import shard_key
 from pipeline.identity import file_digests
 from pipeline.tasks.task import Split
 from pipeline.tasks.tokens import open_tokens
@@ -120,6 +122,65 @@ def test_what_a_killed_writer_left_is_not_published(run, tmp_path):
     stray.parent.mkdir(exist_ok=True, parents=True)
     stray.write_text("half")
     assert everything(run()) == whole
+
+
+def test_a_tolerance_is_no_part_of_the_works_key():
+    keys = {shard_key({"settings": {"threads": 1, "tolerance": share}}, {}) for share in (0.1, 0.2)}
+    assert len(keys) == 1
+    assert shard_key({"settings": {"threads": 2, "tolerance": 0.1}}, {}) not in keys
+
+
+def test_the_check_runs_with_the_settings_threads_though_no_shard_is_computed_here(run):
+    run()
+    torch.set_num_threads(2)
+    run()
+    assert torch.get_num_threads() == 1
+
+
+def test_other_inputs_at_the_same_place_are_seen_by_a_process_that_lives_on(run, tmp_path):
+    """As a worker of a cluster does: the tokens are made again between two runs."""
+    for seed in (0, 1):
+        bits = np.random.default_rng(seed).integers(0, 2, (20, 6, 1)).astype(np.uint8)
+        path = write_task(tmp_path / "again", Split.of(bits, bits[:, :1, 0]))
+        found = everything(run(f"seen-{seed}", tokens=path))
+    shard._prepared.cache_clear()
+    assert everything(run("fresh-eyes", tokens=path)) == found
+
+
+def test_a_crash_while_publishing_leaves_the_old_store_or_none(run, tmp_path, monkeypatch):
+    whole = everything(run())
+    rename, seen = Path.rename, []
+
+    def stops(self, target):
+        if self.name == "xor-tiny.partial":
+            seen.append((tmp_path / "features/xor-tiny").exists())
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", stops)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    monkeypatch.undo()
+    assert seen == [False]
+    path = run()
+    assert everything(path) == whole
+    assert [left.name for left in path.parent.iterdir() if left.name.startswith(path.name + ".")] == []
+
+
+def test_damage_in_place_to_a_published_small_file_does_not_reach_the_work(run, tmp_path):
+    path = run()
+    whole = everything(path)
+    with (path / "zarr.json").open("r+b") as file:
+        file.write(b"#")
+    assert everything(run()) == whole
+
+
+def test_states_that_are_all_zero_have_no_error(run, monkeypatch):
+    monkeypatch.setattr(fidelity, "read_rows", lambda *_: np.zeros((1, 1, 1, 1), np.float32))
+    with pytest.raises(FidelityError):
+        run()
+    monkeypatch.setattr(fidelity, "decode", lambda stored, _: np.zeros(stored.shape, np.float32))
+    assert open_features(run()).manifest["fidelity"]["relative_error"] == {"final": 0.0}
 
 
 def test_other_settings_are_other_work_and_old_work_is_pruned(run, tmp_path):

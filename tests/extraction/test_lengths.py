@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.errors import PermafrostError
 from pipeline.extraction.engine import Where, extract, plan_extraction
+from pipeline.extraction.readout import kept_together
 from pipeline.extraction.shard import Inputs, make_reader, read_rows
 from pipeline.extraction.sources import find_source, pass_flops
 from pipeline.features import open_features
@@ -95,9 +97,12 @@ def test_several_readouts_come_from_one_pass(texts, tiny_bert, tmp_path):
         np.testing.assert_allclose(found, alone, rtol=1e-4, atol=2e-5)
 
 
-def test_readouts_that_keep_different_numbers_of_vectors_are_refused(texts, tiny_bert, tmp_path):
-    with pytest.raises(PermafrostError, match=r"different numbers of vectors of an example \(all 12, mean 1\)"):
-        features(texts, tiny_bert, tmp_path, "both", readout=("all", "mean"))
+def test_readouts_that_keep_different_numbers_of_vectors_are_refused():
+    assert kept_together(("task", "last"), answers=1, tokens=12) == 1
+    with pytest.raises(PermafrostError, match=r"different numbers of vectors of an example \(task 3, mean 1\)"):
+        kept_together(("task", "mean"), answers=3, tokens=12)
+    with pytest.raises(ValidationError, match="all keeps every token's vector"):
+        cache_settings(readout=("all", "task"))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def test_dask_gives_the_same_numbers_a_block_a_shard(tmp_path):
     for split in ("train", "validation"):
         np.testing.assert_array_equal(store.dask(split).compute(), store.read(split))
     assert store.dask("train").shape == (4, READOUT, 2, WIDTH)
-    assert values.shape[0] == 11
+    assert store.dask("validation").chunks[0] == (3, 2), "rows 5 to 9, cut where shards of four end"
+    np.testing.assert_allclose(store.dask("validation").compute(), values[5:10], rtol=1e-2)
 
 
 def test_an_unknown_layer_or_split_is_named(tmp_path):
@@ -149,6 +150,37 @@ def test_one_flipped_bit_is_never_read_as_a_number(tmp_path):
     shard_file(tmp_path / "s", 1).write_bytes(content)
     with pytest.raises(StaleArtifact, match=r"is damaged[\s\S]*verify"):
         open_features(tmp_path / "s").read("validation")
+
+
+@pytest.mark.parametrize("file", ["features/c/1/0/0/0", "train/row/c/0", "validation/labels/c/0/0"])
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_file_that_is_missing_or_empty_is_never_read_as_zeros(tmp_path, file, empty):
+    make_store(tmp_path / "s")
+    (tmp_path / "s" / file).unlink()
+    if empty:
+        (tmp_path / "s" / file).touch()
+    with pytest.raises(StaleArtifact, match=rf"{file} missing or empty[\s\S]*repair"):
+        open_features(tmp_path / "s")
+    assert CliRunner().invoke(main, ["verify", str(tmp_path / "s")]).exit_code == 1
+
+
+@pytest.mark.parametrize("array", ["row", "labels"])
+def test_a_flipped_bit_in_a_small_array_is_said_as_damage(tmp_path, array):
+    make_store(tmp_path / "s")
+    (file,) = (path for path in (tmp_path / "s/train" / array / "c").rglob("*") if path.is_file())
+    content = bytearray(file.read_bytes())
+    content[0] ^= 4
+    file.write_bytes(content)
+    store = open_features(tmp_path / "s")
+    with pytest.raises(StaleArtifact, match=r"is damaged[\s\S]*verify"):
+        store.read("train") if array == "row" else store.labels("train")
+
+
+def test_a_shard_of_zeros_is_a_file_like_any_other(tmp_path):
+    layout = plan_layout(4, 1, ("final",), 4, "float32", 32, 16)
+    create_store(tmp_path / "s", layout, {"layers": ["final"], "dtype": "float32", "classes": 2}, {})
+    write_shard(tmp_path / "s", layout, 0, np.zeros((2, 1, 1, 4), np.float32))
+    assert shard_file(tmp_path / "s", 0).stat().st_size > 2 * 16
 
 
 def test_inspect_says_what_is_there(tmp_path):
