@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.comparison.statistics import wilson_interval
 from pipeline.costs.amortised import amortised, break_even
 from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
-from pipeline.problem import CLASSIFICATION, Problem, problem_in
+from pipeline.problem import Problem, problem_in
 
 Method = Literal["logistic", "ridge", "knn", "sgd", "head2toe", "finetune"]
 METHODS: dict[Method, str] = {
@@ -139,9 +138,8 @@ def _pair(folder: Path, task: str, backbone: str) -> list[Row]:
     rows = []
     for method, metrics in {probed["method"]: probed, **probed["methods"]}.items():
         if metrics[problem_in(metrics).test] is not None:
-            common = {"floors": probed["floors"], "test_answers": probed["test_answers"]}
             spent = _probe_cost(metrics, cache, probe.methods[method], finetune)
-            rows.append(Row(task, backbone, method, **_score(metrics | common), **spent))
+            rows.append(Row(task, backbone, method, **_score(metrics | {"floors": probed["floors"]}), **spent))
     if tuned[problem_in(tuned).test] is not None:
         epochs = tuned["examples_seen"] / finetune.examples
         rows.append(
@@ -185,13 +183,10 @@ def _probe_cost(metrics: dict[str, Any], cache: CostRecord, cost: MethodCost, fi
 
 
 def _score(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The score with Wilson's interval where it is a share; R² brings the bootstrap's."""
+    """The score with its stage's interval; R² of a test split that hardly varies may have none."""
     problem = problem_in(metrics)
     score = metrics[problem.test]
-    if problem == CLASSIFICATION:
-        low, high = wilson_interval(score, metrics["test_answers"])
-    else:
-        low, high = metrics["test_interval"] or (score, score)
+    low, high = metrics["test_interval"] or (score, score)
     kept = {name: metrics[name] for name in ("floors", "trained_parameters")}
     return {"problem": problem, "score": score, "low": low, "high": high, **kept}
 

@@ -55,6 +55,7 @@ def write_results(folder: Path) -> Path:
         "layer": "final",
         "status": "fitted",
         "test_accuracy": 0.8,
+        "test_interval": [0.7, 0.88],
         "test_answers": 50,
         "trained_parameters": 12,
         "epochs": 4,
@@ -63,12 +64,19 @@ def write_results(folder: Path) -> Path:
         "layers": {"1": layer, "final": layer},
         "learning_curve": [{"examples": 5, "test_accuracy": 0.5}, {"examples": 50, "test_accuracy": 0.8}],
         "methods": {
-            "ridge": {"status": "not converged", "test_accuracy": 0.6, "trained_parameters": 12, "epochs": 1},
+            "ridge": {
+                "status": "not converged",
+                "test_accuracy": 0.6,
+                "test_interval": [0.47, 0.73],
+                "trained_parameters": 12,
+                "epochs": 1,
+            },
         },
     }
     write_json(folder / f"metrics/probe/{key}.json", probe)
     tuned = {
         "test_accuracy": 0.94,
+        "test_interval": [0.86, 0.98],
         "trained_parameters": 34,
         "examples_seen": 1000,
         "recipe": "code, position_rows used",

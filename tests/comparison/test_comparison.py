@@ -40,6 +40,7 @@ def test_rows_join_scores_with_all_that_they_cost(results):
     assert probe.break_even_probes == pytest.approx(6.0 / (40.0 - 2.0))
     assert probe.amortised_seconds == pytest.approx(6.0 / 10 + 2.0)
     assert finetune.break_even_epochs is None
+    assert [(row.low, row.high) for row in (probe, ridge, finetune)] == [(0.7, 0.88), (0.47, 0.73), (0.86, 0.98)]
     assert probe.best_floor == ("linear model on raw inputs", 0.9)
     assert probe.below_floor
     assert not finetune.below_floor
