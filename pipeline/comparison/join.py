@@ -30,11 +30,11 @@ class Row:
     """One method on one task with one backbone.
 
     `score` on test is the `problem`'s, accuracy or R², and so are the ends of its 95 % interval and the floors.
-    `flops` and `seconds` are all that it took to get it: for a probe that is filling the cache and fitting
-    the whole path of penalties. The `..._per_epoch` are what one more pass over the training examples costs once that
-    is done, None for what has no epochs. On a probe's row, `break_even_epochs` is the number of FPT epochs that cost as
-    much as filling the cache, `break_even_probes` the number of fine-tunes (each in place of a probe) that do, and
-    `amortised_seconds` what each of `SHARED_BY` probes on the same cache costs. `status` is the fit's, `recipe` the
+    `flops` and `seconds` are all that it took to get it: for a probe that is filling the cache and fitting the whole
+    path of penalties on every layer. The `..._per_epoch` are what one more pass over the training examples costs once
+    that is done, None for what has no epochs. On a probe's row, `break_even_epochs` is the number of FPT epochs that
+    cost as much as filling the cache, `break_even_probes` the number of fine-tunes (each in place of a probe) that do,
+    and `amortised_seconds` what each of `SHARED_BY` probes on the same cache costs. `status` is the fit's, `recipe` the
     fine-tune's variant.
     """
 
@@ -49,7 +49,7 @@ class Row:
     trained_parameters: int
     epochs: float
     flops: int
-    flops_per_epoch: float | None
+    flops_per_epoch: float | int | None
     seconds: float
     seconds_per_epoch: float | None
     device: str
@@ -167,11 +167,11 @@ def _finetune_cost(finetune: CostRecord, epochs: float) -> dict[str, Any]:
 
 
 def _probe_cost(metrics: dict[str, Any], cache: CostRecord, cost: MethodCost, finetune: CostRecord) -> dict[str, Any]:
-    epochs, epoch, theirs = metrics["epochs"], cost.seconds_per_epoch, finetune.seconds_per_epoch
+    epoch, theirs = cost.seconds_per_epoch, finetune.seconds_per_epoch
     return {
-        "epochs": float(epochs),
+        "epochs": float(metrics["epochs"]),
         "flops": cache.flops + cost.flops,
-        "flops_per_epoch": cost.flops / epochs if epochs else None,
+        "flops_per_epoch": cost.flops_per_epoch,
         "seconds": cache.seconds + cost.seconds,
         "seconds_per_epoch": epoch,
         "device": cache.device,

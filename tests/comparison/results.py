@@ -46,8 +46,8 @@ def write_results(folder: Path) -> Path:
     """Write `metrics/` and `data/cost/` of `bit_xor-b`: two probes, one of which did not converge, and a fine-tune."""
     costs, key = folder / "data/cost", "bit_xor-b"
     CostRecord("cache", key, 6.0, 600, 1, "cpu", 100).write(costs)
-    methods = {"logistic": MethodCost(2.0, 200, 0.5), "ridge": MethodCost(1.0, 100, None)}
-    CostRecord("probe", key, 2.0, 200, 1, "cpu", 100, 0.5, methods).write(costs)
+    methods = {"logistic": MethodCost(2.0, 200, 0.5, 50), "ridge": MethodCost(1.0, 100, None)}
+    CostRecord("probe", key, 5.0, 500, 1, "cpu", 100, 0.5, methods).write(costs)
     CostRecord("finetune", key, 40.0, 8000, 1, "cpu", 100, 3.5).write(costs)
     layer = {name: {"test_accuracy": score} for name, score in (("logistic", 0.8), ("ridge", 0.6))}
     probe = {

@@ -31,7 +31,7 @@ def written(tmp_path_factory):
 
 def test_rows_join_scores_with_all_that_they_cost(results):
     probe, ridge, finetune = join(results, ("bit_xor",), ("b",))
-    assert (probe.score, probe.seconds, probe.flops, probe.flops_per_epoch) == (0.8, 8.0, 800, 50.0)
+    assert (probe.score, probe.seconds, probe.flops, probe.flops_per_epoch) == (0.8, 8.0, 800, 50)
     assert (ridge.score, ridge.seconds, ridge.flops, ridge.seconds_per_epoch) == (0.6, 7.0, 700, None)
     assert (finetune.score, finetune.seconds, finetune.flops) == (0.94, 40.0, 8000)
     assert finetune.epochs == 10
@@ -127,6 +127,7 @@ def test_each_stage_shows_what_it_used_and_says_what_was_not_measured(results):
         for stage in ("cache", "probe", "finetune")
     )
     assert (cache[0], cache[1], cache[4], cache[6]) == ("6.00", "150", "3", "42 |")
+    assert (probe[0], probe[2]) == ("5.00", "5.00e+02"), "both methods, not the first one alone"
     assert (probe[1], probe[6]) == ("–", "not measured |")
     assert (tuned[3], tuned[5], tuned[6]) == ("–", "5", "not measured |")
 
