@@ -12,6 +12,7 @@ from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
 from pipeline.problem import Problem, problem_in
 
+Standing = Literal["above", "below", "not told apart from"]
 Method = Literal["logistic", "ridge", "knn", "sgd", "head2toe", "finetune"]
 METHODS: dict[Method, str] = {
     "logistic": "logistic probe",
@@ -68,6 +69,14 @@ class Row:
     def below_floor(self) -> bool:
         """Whether a trivial predictor does better."""
         return self.score < self.best_floor[1]
+
+    @property
+    def standing(self) -> Standing:
+        """Where the whole interval is to the best floor."""
+        floor = self.best_floor[1]
+        if self.low <= floor <= self.high:
+            return "not told apart from"
+        return "below" if self.below_floor else "above"
 
     @property
     def label(self) -> str:

@@ -89,7 +89,7 @@ def run_probe(
         "layers": {layer: {name: _summary(one) for name, one in sweep.items()} for layer, sweep in found.items()},
         "learning_curve": curve,
     }
-    cost = _cost(outcomes, found, reading, drawing, key)
+    cost = stage_cost(outcomes, found, reading, drawing, key)
     cost = replace(cost, examples=rows["train"].examples, device=where.device or "cpu")
     return metrics, measured(cost, meter, None, on_this_machine(where.scheduler))
 
@@ -191,7 +191,7 @@ def _summary(one: Outcome) -> dict[str, Any]:
     return {name: one.metrics.get(name) for name in wanted}
 
 
-def _cost(outcomes: dict[str, Outcome], found: Sweep, reading: Spent, drawing: Spent, key: str) -> CostRecord:
+def stage_cost(outcomes: dict[str, Outcome], found: Sweep, reading: Spent, drawing: Spent, key: str) -> CostRecord:
     """Of the whole stage: reading once, every fit of every method, drawing the learning curve; the first method leads.
 
     A method's own cost has its fits on all layers: trying the others is what its choice took.
