@@ -53,11 +53,12 @@ def accuracy_interval(right: Integer[np.ndarray, " example"], answers: int, seed
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of so many independent draws, by Wilson's score (1927)."""
+    """The 95 % interval of a share of so many independent draws, by Wilson's score (1927); it holds the share exactly."""
     center = share + Z * Z / (2 * count)
     spread = Z * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
     scale = 1 + Z * Z / count
-    return max(0.0, (center - spread) / scale), min(1.0, (center + spread) / scale)
+    low, high = (center - spread) / scale, (center + spread) / scale
+    return min(share, max(0.0, low)), max(share, min(1.0, high))
 
 
 class SquaredErrors:

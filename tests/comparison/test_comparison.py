@@ -7,6 +7,7 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from pipeline.comparison.join import join
@@ -98,7 +99,7 @@ def test_a_confusion_matrix_has_the_true_class_in_its_rows():
     assert figure is not None
     axes = figure.axes[0]
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("true class", "class given")
-    assert axes.get_images()[0].get_array().tolist() == [[0.75, 0.25], [0.0, 1.0]]
+    np.testing.assert_array_equal(axes.get_images()[0].get_array(), [[0.75, 0.25], [0.0, 1.0]])
 
 
 def test_a_probe_that_was_skipped_has_no_row(results):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -43,6 +44,19 @@ def test_a_method_costs_the_reading_and_its_fits_on_all_layers_and_the_stage_eve
         "head2toe": (48.0, 480),
     }
     assert (cost.seconds, cost.flops, cost.seconds_per_epoch) == (127.0, 1270, 0.5)
+
+
+def test_reading_is_part_of_each_methods_seconds(store, monkeypatch):
+    slowly = probe.standardise
+
+    def standardise(rows, moments):
+        time.sleep(1.0)
+        slowly(rows, moments)
+
+    monkeypatch.setattr(probe, "standardise", standardise)
+    _, cost = run_probe(store, dataclasses.replace(SETTINGS, fractions=()), "k")
+    assert all(one.seconds > 1.0 for one in cost.methods.values())
+    assert 1.0 < cost.seconds < sum(one.seconds for one in cost.methods.values()) - 2.9, "the stage reads once"
 
 
 def test_every_method_is_counted_on_every_layer(store):
