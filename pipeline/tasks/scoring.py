@@ -53,7 +53,7 @@ def accuracy_interval(right: Integer[np.ndarray, " example"], answers: int, seed
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of so many independent draws, by Wilson's score (1927); it holds the share exactly."""
+    """The 95 % interval of a share of so many independent draws, by Wilson's score (1927); the share lies in it."""
     center = share + Z * Z / (2 * count)
     spread = Z * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
     scale = 1 + Z * Z / count
