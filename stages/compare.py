@@ -25,8 +25,10 @@ def main(price_per_hour: float | None) -> None:
     from pipeline.params import Params
     from stages.grid import Grid
 
-    grid = Params(PARAMS).section("grid", Grid)
-    rows = write_comparison(Path(), grid.tasks, grid.backbones, price_per_hour)
+    params = Params(PARAMS)
+    grid = params.section("grid", Grid)
+    sources = {name: params.plain("backbones", name, "source") for name in grid.backbones}
+    rows = write_comparison(Path(), grid.tasks, grid.backbones, price_per_hour, sources)
     print_table(headers(rows, SHORT), cells(rows, SHORT))
     click.echo("▼ below a trivial predictor. All columns, pictures and how to read them: report/index.html")
 

@@ -24,7 +24,7 @@ READS = {
     "finetune": {BACKBONE, *(f"finetune.{field.name}" for field in dataclasses.fields(FinetuneSettings))},
     "pretrain": {BACKBONE, "tasks.bit_memory", *PRETRAIN},
     "programs": set(),
-    "compare": {"grid.tasks", "grid.backbones"},
+    "compare": {"backbones", "grid.tasks", "grid.backbones"},
 }
 
 

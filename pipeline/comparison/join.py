@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.comparison.statistics import wilson_interval
 from pipeline.costs.amortised import amortised, break_even
 from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
-from pipeline.problem import CLASSIFICATION, Problem, problem_in
+from pipeline.problem import Problem, problem_in
 
+Standing = Literal["above", "below", "not told apart from"]
 Method = Literal["logistic", "ridge", "knn", "sgd", "head2toe", "finetune"]
 METHODS: dict[Method, str] = {
     "logistic": "logistic probe",
@@ -31,11 +31,11 @@ class Row:
     """One method on one task with one backbone.
 
     `score` on test is the `problem`'s, accuracy or R², and so are the ends of its 95 % interval and the floors.
-    `flops` and `seconds` are all that it took to get it: for a probe that is filling the cache and fitting
-    the whole path of penalties. The `..._per_epoch` are what one more pass over the training examples costs once that
-    is done, None for what has no epochs. On a probe's row, `break_even_epochs` is the number of FPT epochs that cost as
-    much as filling the cache, `break_even_probes` the number of fine-tunes (each in place of a probe) that do, and
-    `amortised_seconds` what each of `SHARED_BY` probes on the same cache costs. `status` is the fit's, `recipe` the
+    `flops` and `seconds` are all that it took to get it: for a probe that is filling the cache and fitting the whole
+    path of penalties on every layer. The `..._per_epoch` are what one more pass over the training examples costs once
+    that is done, None for what has no epochs. On a probe's row, `break_even_epochs` is the number of FPT epochs that
+    cost as much as filling the cache, `break_even_probes` the number of fine-tunes (each in place of a probe) that do,
+    and `amortised_seconds` what each of `SHARED_BY` probes on the same cache costs. `status` is the fit's, `recipe` the
     fine-tune's variant.
     """
 
@@ -50,7 +50,7 @@ class Row:
     trained_parameters: int
     epochs: float
     flops: int
-    flops_per_epoch: float | None
+    flops_per_epoch: float | int | None
     seconds: float
     seconds_per_epoch: float | None
     device: str
@@ -69,6 +69,14 @@ class Row:
     def below_floor(self) -> bool:
         """Whether a trivial predictor does better."""
         return self.score < self.best_floor[1]
+
+    @property
+    def standing(self) -> Standing:
+        """Where the whole interval is to the best floor."""
+        floor = self.best_floor[1]
+        if self.low <= floor <= self.high:
+            return "not told apart from"
+        return "below" if self.below_floor else "above"
 
     @property
     def label(self) -> str:
@@ -139,9 +147,8 @@ def _pair(folder: Path, task: str, backbone: str) -> list[Row]:
     rows = []
     for method, metrics in {probed["method"]: probed, **probed["methods"]}.items():
         if metrics[problem_in(metrics).test] is not None:
-            common = {"floors": probed["floors"], "test_answers": probed["test_answers"]}
             spent = _probe_cost(metrics, cache, probe.methods[method], finetune)
-            rows.append(Row(task, backbone, method, **_score(metrics | common), **spent))
+            rows.append(Row(task, backbone, method, **_score(metrics | {"floors": probed["floors"]}), **spent))
     if tuned[problem_in(tuned).test] is not None:
         epochs = tuned["examples_seen"] / finetune.examples
         rows.append(
@@ -169,11 +176,11 @@ def _finetune_cost(finetune: CostRecord, epochs: float) -> dict[str, Any]:
 
 
 def _probe_cost(metrics: dict[str, Any], cache: CostRecord, cost: MethodCost, finetune: CostRecord) -> dict[str, Any]:
-    epochs, epoch, theirs = metrics["epochs"], cost.seconds_per_epoch, finetune.seconds_per_epoch
+    epoch, theirs = cost.seconds_per_epoch, finetune.seconds_per_epoch
     return {
-        "epochs": float(epochs),
+        "epochs": float(metrics["epochs"]),
         "flops": cache.flops + cost.flops,
-        "flops_per_epoch": cost.flops / epochs if epochs else None,
+        "flops_per_epoch": cost.flops_per_epoch,
         "seconds": cache.seconds + cost.seconds,
         "seconds_per_epoch": epoch,
         "device": cache.device,
@@ -185,13 +192,10 @@ def _probe_cost(metrics: dict[str, Any], cache: CostRecord, cost: MethodCost, fi
 
 
 def _score(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The score with Wilson's interval where it is a share; R² brings the bootstrap's."""
+    """The score with its stage's interval; R² of a test split that hardly varies may have none."""
     problem = problem_in(metrics)
     score = metrics[problem.test]
-    if problem == CLASSIFICATION:
-        low, high = wilson_interval(score, metrics["test_answers"])
-    else:
-        low, high = metrics["test_interval"] or (score, score)
+    low, high = metrics["test_interval"] or (score, score)
     kept = {name: metrics[name] for name in ("floors", "trained_parameters")}
     return {"problem": problem, "score": score, "low": low, "high": high, **kept}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
@@ -61,11 +62,16 @@ class Table:
 
 
 def write_comparison(
-    folder: Path, tasks: tuple[str, ...], backbones: tuple[str, ...], price_per_hour: float | None = None
+    folder: Path,
+    tasks: tuple[str, ...],
+    backbones: tuple[str, ...],
+    price_per_hour: float | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> list[Row]:
     """Join all results of the grid, write `metrics/compare.json` and `report/` below `folder`; return the rows.
 
-    Dollars are shown only for a `price_per_hour` that the user gives.
+    Dollars are shown only for a `price_per_hour` that the user gives. `sources` of the backbones, as in params.yaml,
+    say what published values can stand beside; without one a backbone stands beside none.
 
     Raises:
         PermafrostError: a result of the grid is missing, or none has a score.
@@ -81,13 +87,13 @@ def write_comparison(
     report.mkdir(parents=True, exist_ok=True)
     rate, costs = matmul_flops_per_second(), stage_costs(folder, tasks, backbones)
     columns = COLUMNS | cost_columns(rate, price_per_hour)
-    programs = programmed(folder)
+    programs, published = programmed(folder), literature.published_cells(rows, literature.published(), sources or {})
     tables = [
         Table("table", headers(rows, columns), cells(rows, columns)),
         Table("differences", list(DIFFERENCE_COLUMNS), difference_cells(rows)),
         Table("tasks", list(TASK_COLUMNS), task_cells(folder, tasks)),
         Table("stages", list(STAGE_COLUMNS), stage_cells(costs, rate)),
-        Table("published", list(literature.COLUMNS), literature.published_cells(rows, literature.published())),
+        Table("published", list(literature.COLUMNS), published),
         Table("programs", list(PROGRAM_COLUMNS), program_cells(programs)),
     ]
     text = "\n".join(markdown(table.columns, table.body) for table in tables)
@@ -158,26 +164,17 @@ def _styles(rows: list[Row]) -> list[str]:
 
 
 def findings(rows: list[Row]) -> list[str]:
-    """For each task, in a sentence: the best row, where it stands to the floor, and what one more epoch costs."""
+    """For each task, in a sentence: the best row, where rows stand to the floor, and what one more epoch costs."""
     lines = []
     for task in dict.fromkeys(row.task for row in rows):
         here = [row for row in rows if row.task == task]
         best = max(here, key=lambda row: row.score)
         name, floor = best.best_floor
-        standing = "below" if best.below_floor else "above"
         lines.append(
             f"{task}: best is {best.label} on {best.backbone} with {best.problem.cell(best.score)}, "
-            f"{standing} the best floor, {best.problem.cell(floor)} ({name})."
+            f"{best.standing} the best floor, {best.problem.cell(floor)} ({name})."
         )
-        below, above = (
-            [f"{row.label} on {row.backbone}" for row in here if row.below_floor == wanted] for wanted in (True, False)
-        )
-        if len(below) == len(here) > 1:
-            lines.append(f"{task}: every method is below the best floor.")
-        elif len(below) > len(above):
-            lines.append(f"{task}: below the floor are all but {', '.join(above)}.")
-        elif below:
-            lines.append(f"{task}: below the floor are {', '.join(below)}.")
+        lines += [f"{task}: {line}" for line in _standings(here)]
         tuned = {row.backbone: row.seconds_per_epoch for row in here if row.method == "finetune"}
         ratios = [
             theirs / row.seconds_per_epoch
@@ -189,6 +186,23 @@ def findings(rows: list[Row]) -> list[str]:
                 f"{task}: an epoch of the fine-tune takes {min(ratios):,.0f} to {max(ratios):,.0f} times an epoch "
                 "on the cache."
             )
+    return lines
+
+
+def _standings(rows: list[Row]) -> list[str]:
+    """Which rows of a task are below their floor, and of which that cannot be said either way."""
+    lines = []
+    for standing in ("below", "not told apart from"):
+        named, others = (
+            [f"{row.label} on {row.backbone}" for row in rows if (row.standing == standing) == wanted]
+            for wanted in (True, False)
+        )
+        if len(named) == len(rows) > 1:
+            lines.append(f"every method is {standing} the best floor.")
+        elif len(named) > len(others) > 0:
+            lines.append(f"{standing} the floor are all but {', '.join(others)}.")
+        elif named:
+            lines.append(f"{standing} the floor are {', '.join(named)}.")
     return lines
 
 

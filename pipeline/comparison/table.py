@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,13 @@ def _optional(value: float | int | None, form: str, times: float = 1.0) -> str:
     return "–" if value is None else form.format(times * value)
 
 
+def _uses(value: float | None) -> str:
+    """From how many uses on a cache has paid for itself: there are only whole ones."""
+    if value is None:
+        return "–"
+    return "never" if math.isinf(value) else f"{math.ceil(value):,}"
+
+
 SCORE = "test accuracy"
 """Of the columns the one whose head is the score's name; see `headers`."""
 COLUMNS: dict[str, Callable[[Row], str]] = {
@@ -34,8 +42,8 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "seconds in all": lambda row: f"{row.seconds:,.1f}",
     "FLOPs in all": lambda row: f"{row.flops:.2e}",
     "ms per epoch after the first": lambda row: _optional(row.seconds_per_epoch, "{:,.2f}", 1000.0),
-    "break-even, FPT epochs": lambda row: _optional(row.break_even_epochs, "{:.2f}"),
-    "break-even, probes": lambda row: _optional(row.break_even_probes, "{:.2f}"),
+    "break-even, FPT epochs": lambda row: _uses(row.break_even_epochs),
+    "break-even, probes": lambda row: _uses(row.break_even_probes),
     f"seconds each, {SHARED_BY} probes on the cache": lambda row: _optional(row.amortised_seconds, "{:,.2f}"),
     "recipe": lambda row: row.recipe or "–",
 }
@@ -155,7 +163,8 @@ def csv_text(rows: list[Row]) -> str:
 
 def _plain(row: Row) -> dict[str, Any]:
     floors = {"best_floor": row.best_floor[1], "best_floor_name": row.best_floor[0], "below_floor": row.below_floor}
-    plain = {**vars(row), "problem": row.problem.name}
+    plain = {name: "never" if value == math.inf else value for name, value in vars(row).items()}
+    plain["problem"] = row.problem.name
     del plain["floors"]
     return plain | floors
 

@@ -80,6 +80,35 @@ def logistic_epoch_flops(rows: int, width: int, scores: int) -> int:
     return 2 * 2 * rows * width * scores
 
 
+def rotation_flops(width: int, scores: int) -> int:
+    """A product of the square matrix of eigenvectors with one column for each score."""
+    return 2 * width**2 * scores
+
+
+def eigen_flops(width: int) -> int:
+    """All eigenvalues and eigenvectors of a symmetric matrix: 9 n³ (Golub and Van Loan 2013, section 8.3.3).
+
+    That is the QR algorithm; LAPACK's divide and conquer, which runs, takes no more.
+    """
+    return 9 * width**3
+
+
+def ridge_path_flops(width: int, scores: int, penalties: int) -> int:
+    """Ridge regression from its moments: their eigenvectors, the targets' product with them, one for each penalty."""
+    return eigen_flops(width) + (1 + penalties) * rotation_flops(width, scores)
+
+
+def logistic_pass_flops(rows: int, width: int, scores: int) -> int:
+    """One evaluation of L-BFGS: a pass over the rows, to the weights by the eigenvectors and back with the gradient."""
+    return logistic_epoch_flops(rows, width, scores) + 2 * rotation_flops(width, scores)
+
+
+def logistic_path_flops(rows: int, width: int, scores: int, penalties: int, epochs: int) -> int:
+    """Logistic regression from its moments: their eigenvectors, all evaluations, each penalty's start and end."""
+    around = penalties * 2 * rotation_flops(width, scores)
+    return eigen_flops(width) + around + epochs * logistic_pass_flops(rows, width, scores)
+
+
 def gram_flops(rows: int, width: int, scores: int) -> int:
     """The moments of features and targets: half of a symmetric product, and the product with the targets."""
     return rows * width * (width + 1) + 2 * rows * width * scores

@@ -15,11 +15,15 @@ from pipeline.identity import write_json
 
 @dataclass(frozen=True)
 class MethodCost:
-    """What one of several methods of a stage cost, reading its inputs included; fields as in `CostRecord`."""
+    """What one of several methods of a stage cost, reading its inputs and all that it was chosen from included.
+
+    Fields are as in `CostRecord`; `flops_per_epoch` is the count of what `seconds_per_epoch` measures.
+    """
 
     seconds: float
     flops: int
     seconds_per_epoch: float | None
+    flops_per_epoch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class CostRecord:
     measured; `peak_bytes` is the process's largest resident memory, `peak_device_bytes` the most that torch held on a
     CUDA device. `tokens` went through the backbone, pads left out, None where there is none. `joules` is what this
     machine used while the stage ran, None where that cannot be measured. Where a stage runs several methods,
-    `methods` has each one's cost.
+    `methods` has each one's cost; the record is of the whole stage, but for `seconds_per_epoch`, the first method's.
     """
 
     stage: str

@@ -11,7 +11,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from pipeline.problem import CLASSIFICATION, REGRESSION, Problem
-from pipeline.tasks.scoring import accuracy, number_scores, r2
+from pipeline.tasks.scoring import accuracy, class_scores, number_scores, r2
 
 Scores = Float[Tensor, "example answer score"]
 
@@ -31,8 +31,8 @@ class Classes:
         return accuracy(scores.argmax(-1).cpu().numpy(), labels.cpu().numpy()) or 0.0
 
     def tested(self, scores: Scores, labels: Integer[Tensor, "example answer"], seed: int) -> dict[str, Any]:
-        """What metrics say of test."""
-        return {self.problem.test: self.score(scores, labels)}
+        """What metrics say of test; the seed is of the bootstrap."""
+        return class_scores(scores.argmax(-1).cpu().numpy(), labels.cpu().numpy(), seed)
 
     def merit(self, score: float | None, loss: float) -> tuple[float, float]:
         """What a choice on validation goes by: the highest accuracy, among equals the lowest loss."""

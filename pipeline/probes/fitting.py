@@ -8,16 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.costs.flops import gram_flops, logistic_epoch_flops
+from pipeline.costs.flops import (
+    gram_flops,
+    logistic_epoch_flops,
+    logistic_pass_flops,
+    logistic_path_flops,
+    ridge_path_flops,
+)
 from pipeline.costs.record import Clock
 from pipeline.probes.arrays import Array, to_numpy
-from pipeline.probes.head2toe import group_lasso, most_relevant, relevance
+from pipeline.probes.head2toe import POWER_PASSES, group_lasso, most_relevant, relevance
 from pipeline.probes.judge import Score, details, judge, score_path
 from pipeline.probes.linear import LinearModel
 from pipeline.probes.logistic import Fit, fit_path
 from pipeline.probes.moments import Moments, source_moments
 from pipeline.probes.neighbours import nearest_scores
-from pipeline.probes.outcome import Outcome, Splits, obstacle, scores_of, skipped
+from pipeline.probes.outcome import Outcome, Spent, Splits, nothing_chosen, obstacle, scores_of, skipped
 from pipeline.probes.regression import nearest_numbers, ridge_numbers
 from pipeline.probes.ridge import Spectrum, ridge_path
 from pipeline.probes.rows import Rows
@@ -32,12 +38,18 @@ def fit_method(
     """Fit one method to standardised rows; the paper's probe takes them as they were cached (`raw`).
 
     Returns:
-        Metrics with a `status`: `fitted`, `not converged`, or `skipped: ` and why.
+        Metrics with a `status`: `fitted`, `not converged`, or `skipped: ` and why; it also says where there was nothing
+        to choose on.
     """
     reason, train = obstacle(splits.train, method, settings), splits.train
     if reason is not None:
         return skipped(reason, problem_of(train.classes))
-    if not train.classes:
+    found = _fitted(method, splits, raw, moments, settings)
+    return found if len(splits.validation) else nothing_chosen(found)
+
+
+def _fitted(method: Method, splits: Splits, raw: Splits | None, moments: Moments, settings: ProbeSettings) -> Outcome:
+    if not splits.train.classes:
         return nearest_numbers(splits, settings) if method == "knn" else ridge_numbers(splits, moments, settings)
     if method == "sgd":
         assert raw is not None, "the paper's probe needs rows as they were cached"
@@ -64,14 +76,17 @@ def fit_head2toe(rows: dict[str, Rows], settings: ProbeSettings) -> Outcome:
         splits, gathering = Splits.of(rows, None, features), Clock()
         with gathering.measuring():
             moments = source_moments(splits.train)
+        gathered = Spent(gathering.seconds, gram_flops(len(train), len(features), scores_of(train)))
         outcome = _path("logistic", splits, moments, settings)
         per_layer = np.bincount(features // rows["train"].width, minlength=len(layers))
         chosen = {"features": len(features), "features_of_layers": dict(zip(layers, per_layer.tolist(), strict=True))}
-        tried.append(replace(outcome, metrics=outcome.metrics | chosen, seconds=outcome.seconds + gathering.seconds))
+        tried.append(replace(outcome, metrics=outcome.metrics | chosen, spent=outcome.spent + gathered))
     best_one = max(tried, key=lambda one: one.validation)
     passes = settings.lasso_iterations * logistic_epoch_flops(len(train), train.width, scores_of(train))
-    seconds = clock.seconds + sum(one.seconds for one in tried)
-    return replace(best_one, seconds=seconds, flops=passes + sum(one.flops for one in tried), epoch_seconds=None)
+    passes += POWER_PASSES * logistic_epoch_flops(len(train), train.width, 1)
+    spent = sum((one.spent for one in tried), Spent(clock.seconds, passes))
+    found = replace(best_one, spent=spent, epoch_seconds=None, epoch_flops=None)
+    return found if len(rows["validation"]) else nothing_chosen(found)
 
 
 def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSettings) -> Outcome:
@@ -89,9 +104,10 @@ def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSetti
     fit, model = path[chosen], path[chosen].model
     epochs = 1 if method == "ridge" else sum(fit.epochs for fit in path)
     width, scores = model.weight.shape
-    flops = gram_flops(len(train), width, scores)
-    if method == "logistic":
-        flops += epochs * logistic_epoch_flops(len(train), width, scores)
+    if method == "ridge":
+        flops = ridge_path_flops(width, scores, len(path))
+    else:
+        flops = logistic_path_flops(len(train), width, scores, len(path), epochs)
     metrics = {
         "status": "fitted" if fit.converged else "not converged",
         "converged": fit.converged,
@@ -109,8 +125,10 @@ def _path(method: Method, splits: Splits, moments: Moments, settings: ProbeSetti
             for fit, one in zip(path, judged, strict=True)
         ],
     }
-    epoch_seconds = clock.seconds / epochs if method == "logistic" else None
-    return Outcome(metrics, setting_up.seconds + clock.seconds, flops, epoch_seconds)
+    spent = Spent(setting_up.seconds + clock.seconds, flops)
+    if method == "ridge":
+        return Outcome(metrics, spent)
+    return Outcome(metrics, spent, clock.seconds / epochs, logistic_pass_flops(len(train), width, scores))
 
 
 def best(judged: Sequence[Score]) -> int:
@@ -138,8 +156,8 @@ def _sgd(splits: Splits, settings: ProbeSettings) -> Outcome:
         "epochs": settings.sgd_epochs,
         **_scored(model, chosen, splits, settings.seed, True),
     }
-    flops = settings.sgd_epochs * logistic_epoch_flops(len(train), width, model.bias.size)
-    return Outcome(metrics, clock.seconds, flops, clock.seconds / settings.sgd_epochs)
+    epoch, epochs = logistic_epoch_flops(len(train), width, model.bias.size), settings.sgd_epochs
+    return Outcome(metrics, Spent(clock.seconds, epochs * epoch), clock.seconds / epochs, epoch)
 
 
 def _neighbours(splits: Splits, settings: ProbeSettings) -> Outcome:
@@ -161,4 +179,4 @@ def _neighbours(splits: Splits, settings: ProbeSettings) -> Outcome:
         **details(tested, settings.seed),
     }
     queries = len(splits.validation) + len(splits.test)
-    return Outcome(metrics, clock.seconds, 2 * queries * len(splits.train) * splits.train.width, None)
+    return Outcome(metrics, Spent(clock.seconds, 2 * queries * len(splits.train) * splits.train.width))

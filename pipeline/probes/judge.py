@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64, Integer
 from pipeline.probes.arrays import Array
 from pipeline.probes.linear import LinearModel, log_softmax
 from pipeline.probes.rows import Source
-from pipeline.tasks.scoring import RESAMPLES, Z_HIGH, Z_LOW
+from pipeline.tasks.scoring import accuracy_interval
 
 BINS = 15
 """Of the calibration error, as in Guo et al. 2017."""
@@ -52,18 +52,8 @@ class Judged:
         return float(np.abs(confidence - hits).sum() / total) if total else None
 
     def interval(self, seed: int) -> tuple[float, float] | None:
-        """The 95 % bootstrap interval of the accuracy; whole examples are drawn, since their answers hang together.
-
-        Examples with equally many right answers are alike, so a resample is one draw of how often each number occurs.
-        """
-        if not len(self.right):
-            return None
-        each = self.answers // len(self.right)
-        shares = np.bincount(self.right, minlength=each + 1) / len(self.right)
-        drawn = np.random.default_rng(seed).multinomial(len(self.right), shares, size=RESAMPLES)
-        accuracies = drawn @ np.arange(each + 1) / self.answers
-        low, high = np.percentile(accuracies, (Z_LOW, Z_HIGH))
-        return float(low), float(high)
+        """The 95 % interval of the accuracy, over examples; see `accuracy_interval`."""
+        return accuracy_interval(self.right, self.answers // max(1, len(self.right)), seed)
 
 
 class Judge:

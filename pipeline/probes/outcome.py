@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,16 +33,29 @@ class Splits:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """Seconds and counted operations, which add up."""
+
+    seconds: float = 0.0
+    flops: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        """Both together."""
+        return Spent(self.seconds + other.seconds, self.flops + other.flops)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one method gave: metrics without a clock, and what it cost.
 
-    `seconds` of fitting and `flops` in all; `epoch_seconds` of one pass over train, None where there are no passes.
+    `spent` on fitting, without the reading and the moments of the rows, which all methods share; `epoch_seconds` and
+    `epoch_flops` of one pass over train, None where there are no passes.
     """
 
     metrics: dict[str, Any]
-    seconds: float
-    flops: int
-    epoch_seconds: float | None
+    spent: Spent
+    epoch_seconds: float | None = None
+    epoch_flops: int | None = None
 
     @property
     def validation(self) -> tuple[float, float]:
@@ -54,7 +67,13 @@ class Outcome:
 
 def skipped(reason: str, problem: Problem) -> Outcome:
     """A probe that could not be fitted, and why."""
-    return Outcome({"status": f"skipped: {reason}", problem.test: None, problem.validation: None}, 0.0, 0, None)
+    return Outcome({"status": f"skipped: {reason}", problem.test: None, problem.validation: None}, Spent())
+
+
+def nothing_chosen(outcome: Outcome) -> Outcome:
+    """The outcome with a status that says why its layer and penalty are none that did best on validation."""
+    status = f"{outcome.metrics['status']}, nothing chosen: no validation examples"
+    return replace(outcome, metrics=outcome.metrics | {"status": status})
 
 
 def able_first(methods: tuple[Method, ...], classes: int) -> tuple[Method, ...]:

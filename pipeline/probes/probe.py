@@ -18,13 +18,15 @@ from pipeline.features import FeatureStore
 from pipeline.probes.fitting import fit_head2toe, fit_method
 from pipeline.probes.layer_moments import distributed_moments, layer_moments
 from pipeline.probes.moments import Moments
-from pipeline.probes.outcome import Outcome, Splits, able_first, scores_of, skipped
+from pipeline.probes.outcome import Outcome, Spent, Splits, able_first, scores_of, skipped
 from pipeline.probes.rows import MEMORY_BYTES, Rows, Standardisation
 from pipeline.probes.settings import ProbeSettings
 from pipeline.probes.weights import weights_of
 from pipeline.problem import problem_in, problem_of
 
 SPLITS = ("train", "validation", "test")
+Sweep = dict[str, dict[str, Outcome]]
+"""What each layer gave by method."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ def run_probe(
             rows = open_rows(store, settings, where)
             moments = distributed_moments(rows["train"], settings.threads, where.scheduler, where.tls, where.device)
             standardise(rows, moments)
+        reading = Spent(clock.seconds, moments_flops(rows["train"]))
         found = _sweep(store.layers, rows, open_raw(store, settings, where), moments, settings)
-        chosen = max(store.layers, key=lambda layer: found[layer][settings.methods[0]].validation)
-        curve = learning_curve(store, chosen, settings, where)
+        chosen = best_layer(found, settings.methods[0], bool(len(rows["validation"])))
+        curve, drawing = learning_curve(store, chosen, settings, where)
         if 1.0 in settings.fractions:
             whole = {"fraction": 1.0, "examples": rows["train"].examples}
             curve.append(whole | _summary(found[chosen][settings.methods[0]]))
@@ -86,9 +89,9 @@ def run_probe(
         "layers": {layer: {name: _summary(one) for name, one in sweep.items()} for layer, sweep in found.items()},
         "learning_curve": curve,
     }
-    cost = _cost(outcomes, settings.methods[0], clock.seconds, rows["train"], key)
-    device = where.device or "cpu"
-    return metrics, measured(replace(cost, device=device), meter, None, on_this_machine(where.scheduler))
+    cost = stage_cost(outcomes, found, reading, drawing, key)
+    cost = replace(cost, examples=rows["train"].examples, device=where.device or "cpu")
+    return metrics, measured(cost, meter, None, on_this_machine(where.scheduler))
 
 
 def _metrics(outcomes: dict[str, Outcome], first: str, layer: str) -> dict[str, Any]:
@@ -102,9 +105,9 @@ def _sweep(
     raw: dict[str, Rows] | None,
     moments: dict[str, Moments],
     settings: ProbeSettings,
-) -> dict[str, dict[str, Outcome]]:
+) -> Sweep:
     """Every method on some layers; what cannot be fitted says why and lets the others go on."""
-    found: dict[str, dict[str, Outcome]] = {}
+    found: Sweep = {}
     for layer in layers:
         splits = Splits.of(rows, layer)
         as_cached = None if raw is None else Splits.of(raw, layer)
@@ -156,12 +159,14 @@ def standardise(rows: dict[str, Rows], moments: dict[str, Moments]) -> None:
         split.standardise(Standardisation.of(mean, spread))
 
 
-def learning_curve(store: FeatureStore, layer: str, settings: ProbeSettings, where: Where) -> list[dict[str, Any]]:
+def learning_curve(
+    store: FeatureStore, layer: str, settings: ProbeSettings, where: Where
+) -> tuple[list[dict[str, Any]], Spent]:
     """The first method on nested, seeded shares of the training examples, each chosen on validation.
 
-    The whole of train is left out: the sweep has it.
+    The whole of train is left out: the sweep has it. Beside the points comes what they took.
     """
-    points, total = [], len(store.labels("train"))
+    points, spent, total = [], Spent(), len(store.labels("train"))
     order = np.random.default_rng(settings.seed).permutation(total)
     settings = replace(settings, methods=settings.methods[:1])
     for fraction in sorted(settings.fractions):
@@ -169,12 +174,15 @@ def learning_curve(store: FeatureStore, layer: str, settings: ProbeSettings, whe
         if fraction == 1.0 or count > total:
             continue
         picked = np.sort(order[:count])
-        rows, raw = open_rows(store, settings, where, picked), open_raw(store, settings, where, picked)
-        moments = layer_moments(rows["train"])
-        standardise(rows, moments)
+        clock, raw = Clock(), open_raw(store, settings, where, picked)
+        with clock.measuring():
+            rows = open_rows(store, settings, where, picked)
+            moments = layer_moments(rows["train"])
+            standardise(rows, moments)
         found = _sweep([layer], rows, raw, moments, settings)[layer][settings.methods[0]]
         points.append({"fraction": fraction, "examples": count, **_summary(found)})
-    return points
+        spent += Spent(clock.seconds, moments_flops(rows["train"])) + found.spent
+    return points, spent
 
 
 def _summary(one: Outcome) -> dict[str, Any]:
@@ -183,25 +191,35 @@ def _summary(one: Outcome) -> dict[str, Any]:
     return {name: one.metrics.get(name) for name in wanted}
 
 
-def _cost(found: dict[str, Outcome], first: str, reading: float, train: Rows, key: str) -> CostRecord:
-    """Of the first method, reading and standardising included; the others beside it."""
-    gram = gram_flops(len(train), train.width, scores_of(train.every_layer()))
-    one = found[first]
+def stage_cost(outcomes: dict[str, Outcome], found: Sweep, reading: Spent, drawing: Spent, key: str) -> CostRecord:
+    """Of the whole stage: reading once, every fit of every method, drawing the learning curve; the first method leads.
+
+    A method's own cost has its fits on all layers: trying the others is what its choice took.
+    """
+    fits = {name: [sweep[name] for sweep in found.values() if name in sweep] or [outcomes[name]] for name in outcomes}
+    whole = sum((one.spent for tried in fits.values() for one in tried), reading + drawing)
+    spent = {name: sum((one.spent for one in tried), reading) for name, tried in fits.items()}
     return CostRecord(
         stage="probe",
         key=key,
-        seconds=reading + one.seconds,
-        flops=one.flops,
+        seconds=whole.seconds,
+        flops=whole.flops,
         peak_bytes=peak_memory_bytes(),
         device="cpu",
-        examples=train.examples,
-        seconds_per_epoch=one.epoch_seconds,
+        examples=0,
+        seconds_per_epoch=next(iter(outcomes.values())).epoch_seconds,
         methods={
-            name: MethodCost(
-                reading + other.seconds,
-                max(other.flops, gram),
-                other.epoch_seconds,
-            )
-            for name, other in found.items()
+            name: MethodCost(spent[name].seconds, spent[name].flops, one.epoch_seconds, one.epoch_flops)
+            for name, one in outcomes.items()
         },
     )
+
+
+def moments_flops(train: Rows) -> int:
+    """Of the moments of every layer of these rows, none where there are no rows."""
+    return len(train.layers) * gram_flops(len(train), train.width, scores_of(train.every_layer()))
+
+
+def best_layer(found: Sweep, first: str, judged: bool) -> str:
+    """The layer on which the first method is best on validation; the last one where nothing was judged there."""
+    return max(found, key=lambda layer: found[layer][first].validation) if judged else [*found][-1]

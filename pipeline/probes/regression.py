@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Num
 
-from pipeline.costs.flops import gram_flops
+from pipeline.costs.flops import ridge_path_flops
 from pipeline.costs.record import Clock
 from pipeline.probes.arrays import Array, to_numpy
 from pipeline.probes.judge import Scorer
 from pipeline.probes.moments import Moments
 from pipeline.probes.neighbours import nearest_scores
-from pipeline.probes.outcome import Outcome, Splits, scores_of
+from pipeline.probes.outcome import Outcome, Spent, Splits, scores_of
 from pipeline.probes.ridge import Spectrum, ridge_path
 from pipeline.probes.rows import Source
 from pipeline.probes.settings import ProbeSettings
@@ -39,7 +39,8 @@ def ridge_numbers(splits: Splits, moments: Moments, settings: ProbeSettings) -> 
             for (penalty, _), one in zip(path, judged, strict=True)
         ],
     }
-    return Outcome(metrics, clock.seconds, gram_flops(len(train), train.width, scores_of(train)), None)
+    flops = ridge_path_flops(train.width, scores_of(train), len(path))
+    return Outcome(metrics, Spent(clock.seconds, flops))
 
 
 def nearest_numbers(splits: Splits, settings: ProbeSettings) -> Outcome:
@@ -60,7 +61,7 @@ def nearest_numbers(splits: Splits, settings: ProbeSettings) -> Outcome:
         **_scored(chosen, tested, splits, settings.seed),
     }
     queries = len(splits.validation) + len(splits.test)
-    return Outcome(metrics, clock.seconds, 2 * queries * len(splits.train) * splits.train.width, None)
+    return Outcome(metrics, Spent(clock.seconds, 2 * queries * len(splits.train) * splits.train.width))
 
 
 def squared_errors(scorers: Sequence[Scorer], source: Source, readout: int) -> list[SquaredErrors]:

@@ -5,6 +5,7 @@ Sums run in float64. What is not defined is None, never NaN: a score of nothing,
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from jaxtyping import Float64, Integer, Num
 RESAMPLES = 2000
 """Of a bootstrap interval."""
 Z_LOW, Z_HIGH = 2.5, 97.5
+Z = 1.959963984540054
+"""Standard deviations to either end of a 95 % interval."""
 
 Numbers = Num[np.ndarray, "example answer"]
 
@@ -25,6 +28,37 @@ def accuracy(
     None when there is nothing to judge.
     """
     return float(np.mean(predicted == labels)) if labels.size else None
+
+
+def accuracy_interval(right: Integer[np.ndarray, " example"], answers: int, seed: int) -> tuple[float, float] | None:
+    """The 95 % bootstrap interval of the accuracy; whole examples are drawn, since their answers hang together.
+
+    Examples with equally many right answers are alike, so a resample is one draw of how often each number occurs. Where
+    all are alike, as in a perfect score, every resample is the same and the interval is Wilson's for so many examples.
+
+    Args:
+        right: how many answers of each example are right.
+        answers: of one example.
+        seed: of the bootstrap.
+    """
+    examples = len(right)
+    if not examples:
+        return None
+    counts = np.bincount(right, minlength=answers + 1)
+    if counts.max() == examples:
+        return wilson_interval(int(right[0]) / answers, examples)
+    drawn = np.random.default_rng(seed).multinomial(examples, counts / examples, size=RESAMPLES)
+    low, high = np.percentile(drawn @ np.arange(answers + 1) / (answers * examples), (Z_LOW, Z_HIGH))
+    return float(low), float(high)
+
+
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share of so many independent draws, by Wilson's score (1927); the share lies in it."""
+    center = share + Z * Z / (2 * count)
+    spread = Z * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    scale = 1 + Z * Z / count
+    low, high = (center - spread) / scale, (center + spread) / scale
+    return min(share, max(0.0, low)), max(share, min(1.0, high))
 
 
 class SquaredErrors:
@@ -122,6 +156,17 @@ def r2_interval(predicted: Numbers, targets: Numbers, seed: int) -> tuple[float,
         return None
     low, high = np.percentile(found, (Z_LOW, Z_HIGH))
     return float(low), float(high)
+
+
+def class_scores(
+    predicted: Integer[np.ndarray, "example answer"], labels: Integer[np.ndarray, "example answer"], seed: int
+) -> dict[str, Any]:
+    """What metrics say of class numbers on test: accuracy with its interval."""
+    right = (predicted == labels).sum(axis=1)
+    return {
+        "test_accuracy": accuracy(predicted, labels),
+        "test_interval": accuracy_interval(right, labels.shape[1], seed),
+    }
 
 
 def number_scores(predicted: Numbers, targets: Numbers, seed: int) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def write_results(folder: Path) -> Path:
     """Write `metrics/` and `data/cost/` of `bit_xor-b`: two probes, one of which did not converge, and a fine-tune."""
     costs, key = folder / "data/cost", "bit_xor-b"
     CostRecord("cache", key, 6.0, 600, 1, "cpu", 100).write(costs)
-    methods = {"logistic": MethodCost(2.0, 200, 0.5), "ridge": MethodCost(1.0, 100, None)}
-    CostRecord("probe", key, 2.0, 200, 1, "cpu", 100, 0.5, methods).write(costs)
+    methods = {"logistic": MethodCost(2.0, 200, 0.5, 50), "ridge": MethodCost(1.0, 100, None)}
+    CostRecord("probe", key, 5.0, 500, 1, "cpu", 100, 0.5, methods).write(costs)
     CostRecord("finetune", key, 40.0, 8000, 1, "cpu", 100, 3.5).write(costs)
     layer = {name: {"test_accuracy": score} for name, score in (("logistic", 0.8), ("ridge", 0.6))}
     probe = {
@@ -55,6 +55,7 @@ def write_results(folder: Path) -> Path:
         "layer": "final",
         "status": "fitted",
         "test_accuracy": 0.8,
+        "test_interval": [0.7, 0.88],
         "test_answers": 50,
         "trained_parameters": 12,
         "epochs": 4,
@@ -63,12 +64,19 @@ def write_results(folder: Path) -> Path:
         "layers": {"1": layer, "final": layer},
         "learning_curve": [{"examples": 5, "test_accuracy": 0.5}, {"examples": 50, "test_accuracy": 0.8}],
         "methods": {
-            "ridge": {"status": "not converged", "test_accuracy": 0.6, "trained_parameters": 12, "epochs": 1},
+            "ridge": {
+                "status": "not converged",
+                "test_accuracy": 0.6,
+                "test_interval": [0.47, 0.73],
+                "trained_parameters": 12,
+                "epochs": 1,
+            },
         },
     }
     write_json(folder / f"metrics/probe/{key}.json", probe)
     tuned = {
         "test_accuracy": 0.94,
+        "test_interval": [0.86, 0.98],
         "trained_parameters": 34,
         "examples_seen": 1000,
         "recipe": "code, position_rows used",

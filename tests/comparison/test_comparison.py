@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
+import math
 import re
 
+import numpy as np
 import pytest
 
 from pipeline.comparison.join import join
-from pipeline.comparison.probe_plots import layer_sweep
-from pipeline.comparison.report import write_comparison
+from pipeline.comparison.probe_plots import confusion_matrices, layer_sweep
+from pipeline.comparison.report import findings, write_comparison
+from pipeline.comparison.table import cells, csv_text, difference_cells, headers
 from pipeline.costs.record import CostRecord, MethodCost
 from pipeline.errors import PermafrostError
 from pipeline.identity import write_json
@@ -31,7 +35,7 @@ def written(tmp_path_factory):
 
 def test_rows_join_scores_with_all_that_they_cost(results):
     probe, ridge, finetune = join(results, ("bit_xor",), ("b",))
-    assert (probe.score, probe.seconds, probe.flops, probe.flops_per_epoch) == (0.8, 8.0, 800, 50.0)
+    assert (probe.score, probe.seconds, probe.flops, probe.flops_per_epoch) == (0.8, 8.0, 800, 50)
     assert (ridge.score, ridge.seconds, ridge.flops, ridge.seconds_per_epoch) == (0.6, 7.0, 700, None)
     assert (finetune.score, finetune.seconds, finetune.flops) == (0.94, 40.0, 8000)
     assert finetune.epochs == 10
@@ -40,9 +44,62 @@ def test_rows_join_scores_with_all_that_they_cost(results):
     assert probe.break_even_probes == pytest.approx(6.0 / (40.0 - 2.0))
     assert probe.amortised_seconds == pytest.approx(6.0 / 10 + 2.0)
     assert finetune.break_even_epochs is None
+    assert [(row.low, row.high) for row in (probe, ridge, finetune)] == [(0.7, 0.88), (0.47, 0.73), (0.86, 0.98)]
     assert probe.best_floor == ("linear model on raw inputs", 0.9)
     assert probe.below_floor
     assert not finetune.below_floor
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.91, 0.98, "above the best floor"),
+        (0.9, 0.98, "not told apart from the best floor"),
+        (0.5, 0.9, "not told apart from the best floor"),
+        (0.5, 0.89, "below the best floor"),
+    ],
+)
+def test_a_score_is_above_or_below_the_floor_only_with_its_whole_interval(results, low, high, said):
+    row = dataclasses.replace(join(results, ("bit_xor",), ("b",))[0], score=(low + high) / 2, low=low, high=high)
+    line, *others = findings([row])
+    assert f"with {row.score:.3f}, {said}, 0.900 (linear model on raw inputs)" in line
+    standing = "" if said.startswith("above") else f"bit_xor: {row.standing} the floor are logistic probe on b."
+    assert others == [standing][: bool(standing)]
+
+
+def test_what_was_found_names_who_stands_where_and_how_much_longer_an_epoch_is(results):
+    assert findings(join(results, ("bit_xor",), ("b",))) == [
+        "bit_xor: best is full FPT fine-tune on b with 0.940, not told apart from the best floor, 0.900 "
+        "(linear model on raw inputs).",
+        "bit_xor: below the floor are all but full FPT fine-tune on b.",
+        "bit_xor: not told apart from the floor are full FPT fine-tune on b.",
+        "bit_xor: an epoch of the fine-tune takes 7 to 7 times an epoch on the cache.",
+    ]
+
+
+def test_seconds_saved_are_the_fine_tunes_beyond_the_probes(results):
+    logistic, ridge = difference_cells(join(results, ("bit_xor",), ("b",)))
+    assert (logistic[3], logistic[5]) == ("+0.140", "32.0")
+    assert (ridge[3], ridge[5]) == ("+0.340", "33.0")
+
+
+def test_a_cache_that_never_pays_says_so_and_uses_are_counted_whole(results):
+    row, *_ = join(results, ("bit_xor",), ("b",))
+    named = dict(zip(headers([row]), cells([row])[0], strict=True))
+    assert (named["break-even, FPT epochs"], named["break-even, probes"]) == ("2", "1")
+    never = dataclasses.replace(row, break_even_epochs=math.inf, break_even_probes=2.0)
+    named = dict(zip(headers([never]), cells([never])[0], strict=True))
+    assert (named["break-even, FPT epochs"], named["break-even, probes"]) == ("never", "2")
+    (line,) = csv.DictReader(io.StringIO(csv_text([never])))
+    assert (line["break_even_epochs"], line["break_even_probes"]) == ("never", "2.0")
+
+
+def test_a_confusion_matrix_has_the_true_class_in_its_rows():
+    figure = confusion_matrices({("t", "b"): {"confusion": [[3, 1], [0, 4]]}})
+    assert figure is not None
+    axes = figure.axes[0]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("true class", "class given")
+    np.testing.assert_array_equal(axes.get_images()[0].get_array(), [[0.75, 0.25], [0.0, 1.0]])
 
 
 def test_a_probe_that_was_skipped_has_no_row(results):
@@ -126,6 +183,7 @@ def test_each_stage_shows_what_it_used_and_says_what_was_not_measured(results):
         for stage in ("cache", "probe", "finetune")
     )
     assert (cache[0], cache[1], cache[4], cache[6]) == ("6.00", "150", "3", "42 |")
+    assert (probe[0], probe[2]) == ("5.00", "5.00e+02"), "both methods, not the first one alone"
     assert (probe[1], probe[6]) == ("–", "not measured |")
     assert (tuned[3], tuned[5], tuned[6]) == ("–", "5", "not measured |")
 

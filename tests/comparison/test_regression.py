@@ -57,7 +57,7 @@ def test_every_form_of_the_table_names_the_score(written):
 def test_the_page_explains_the_score_and_only_classes_have_a_matrix(written):
     page = (written / "report/index.html").read_text()
     assert "<dt>R²</dt>" in page
-    assert "rain: best is ridge probe on b with R² 0.750, above the best floor, R² 0.700" in page
+    assert "rain: best is ridge probe on b with R² 0.750, not told apart from the best floor, R² 0.700" in page
     assert (written / "report/confusion.png").exists()
     assert "Test accuracy or R² against the seconds it took" in page
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from pipeline.comparison.statistics import difference, difference_from, wilson_interval
+from pipeline.comparison.statistics import difference, difference_from
+from pipeline.tasks.scoring import wilson_interval
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,6 @@ class Share:
     @classmethod
     def of(cls, right: int, answers: int) -> Share:
         return cls(right / answers, *wilson_interval(right / answers, answers))
-
-
-def test_the_interval_is_wilsons():
-    assert wilson_interval(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
-    assert wilson_interval(1.0, 50)[1] == pytest.approx(1.0)
-    assert wilson_interval(0.0, 50)[0] == pytest.approx(0.0)
 
 
 def test_the_interval_of_a_difference_is_newcombes():

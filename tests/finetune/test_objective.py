@@ -9,6 +9,7 @@ import torch
 from pipeline.finetune.loop import Work, finetune
 from pipeline.finetune.objective import Classes, Numbers
 from pipeline.finetune.training import CurvePoint, best_point
+from pipeline.tasks.scoring import accuracy_interval
 from pipeline.tasks.task import Split, TaskData
 from pipeline.tasks.tokens import open_tokens
 from pipeline.tasks.writing import write_tokens
@@ -48,6 +49,12 @@ def test_the_choice_is_by_squared_error_and_of_classes_by_accuracy():
     curve = [CurvePoint(1, 0.0, 0.5, 0.7), CurvePoint(2, 0.0, 0.4, None), CurvePoint(3, 0.0, 0.6, 0.9)]
     assert best_point(curve, Numbers.of(torch.zeros(2, 1))).step == 2
     assert best_point(curve, Classes()).step == 3
+
+
+def test_classes_have_an_interval_over_whole_examples():
+    scores = torch.tensor([[[2.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [3.0, 0.0]]])
+    found = Classes().tested(scores, torch.zeros(2, 2, dtype=torch.long), 0)
+    assert found == {"test_accuracy": 0.75, "test_interval": accuracy_interval(np.array([1, 2]), 2, 0)}
 
 
 def test_it_learns_numbers_and_hands_out_what_reads_its_scores(numbers, tiny_bert):

@@ -37,6 +37,9 @@ SETTINGS = ProbeSettings(
 )
 
 
+NOTHING_CHOSEN = "nothing chosen: no validation examples"
+
+
 @pytest.fixture(scope="module")
 def store(tiny_tokens, tiny_bert, tmp_path_factory):
     folder = tmp_path_factory.mktemp("probe")
@@ -65,8 +68,8 @@ def test_the_penalty_is_chosen_on_validation_and_test_is_scored_with_it(store):
     assert metrics["trained_parameters"] == 32 * 2 + 2
     assert metrics["floors"] == {"majority class": 0.5}
     assert set(metrics["methods"]) == set(cost.methods) - {"logistic"} == {"ridge", "knn", "sgd"}
-    assert cost.flops == cost.methods["logistic"].flops > cost.methods["ridge"].flops > 0
-    assert cost.seconds_per_epoch < cost.seconds / metrics["epochs"]
+    assert cost.methods["logistic"].flops > cost.methods["ridge"].flops > 0
+    assert cost.seconds_per_epoch < cost.methods["logistic"].seconds / metrics["epochs"]
 
 
 def test_two_probes_are_equal(store):
@@ -139,8 +142,19 @@ def test_a_split_with_nothing_to_judge_is_scored_as_none(tmp_path, empty):
     change(splits, empty, lambda x, y: (x[:0], y[:0]))
     metrics, _ = run_probe(write_store(tmp_path / "s", splits, 3), SETTINGS, "k")
     assert metrics[f"{empty}_accuracy"] is None
-    assert metrics["status"] == "fitted"
+    assert metrics["status"] == "fitted" + (f", {NOTHING_CHOSEN}" if empty == "validation" else "")
     assert metrics["penalty"] == 1.0 or empty == "test"
+
+
+def test_without_validation_every_method_says_that_nothing_was_chosen_and_the_last_layer_stands(tmp_path):
+    splits = three_splits(layers=2)
+    change(splits, "validation", lambda x, y: (x[:0], y[:0]))
+    settings = dataclasses.replace(SETTINGS, methods=(*SETTINGS.methods, "head2toe"), iterations=1)
+    metrics, _ = run_probe(write_store(tmp_path / "s", splits, 3, ("1", "final")), settings, "k")
+    assert metrics["layer"] == "final"
+    assert metrics["status"] == f"not converged, {NOTHING_CHOSEN}"
+    assert metrics["methods"]["head2toe"]["status"] == f"not converged, {NOTHING_CHOSEN}"
+    assert {metrics["methods"][name]["status"] for name in ("ridge", "knn", "sgd")} == {f"fitted, {NOTHING_CHOSEN}"}
 
 
 def test_a_layer_that_cannot_be_fitted_in_time_is_marked_and_the_others_go_on(tmp_path):

@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from pipeline.probes.neighbours import TEMPERATURE
 from pipeline.probes.probe import run_probe
 from tests.probes.stores import write_store
-from tests.probes.test_probe import SETTINGS
+from tests.probes.test_probe import NOTHING_CHOSEN, SETTINGS
 
 RIDGE = dataclasses.replace(SETTINGS, methods=("ridge",))
 
@@ -84,7 +84,8 @@ def test_an_empty_split_has_no_score(splits, tmp_path, empty):
     splits[empty] = tuple(part[:0] for part in splits[empty])
     metrics, _ = run_probe(write_store(tmp_path / "s", splits, 0), RIDGE, "k")
     assert metrics.get(f"{empty}_r2") is None
-    assert metrics["status"] == ("skipped: no training rows" if empty == "train" else "fitted")
+    statuses = {"train": "skipped: no training rows", "validation": f"fitted, {NOTHING_CHOSEN}", "test": "fitted"}
+    assert metrics["status"] == statuses[empty]
 
 
 def test_answers_that_are_all_equal_are_skipped(splits, tmp_path):

@@ -6,7 +6,17 @@ from scipy.stats import spearmanr
 from sklearn.metrics import r2_score
 
 from pipeline.tasks import scoring
-from pipeline.tasks.scoring import SquaredErrors, mse, number_scores, r2, r2_interval, spearman
+from pipeline.tasks.scoring import (
+    SquaredErrors,
+    accuracy_interval,
+    class_scores,
+    mse,
+    number_scores,
+    r2,
+    r2_interval,
+    spearman,
+    wilson_interval,
+)
 
 RANDOM = np.random.default_rng(0)
 TARGETS = (RANDOM.normal(size=(60, 2)) * [1, 30] + [5, 1e4]).astype(np.float32)
@@ -58,3 +68,41 @@ def test_what_is_not_defined_is_none(rows: int) -> None:
 def test_a_pair_has_an_interval_though_most_draws_of_it_do_not_vary() -> None:
     low, high = r2_interval(np.array([[0.0], [1.0]]), np.array([[0.0], [2.0]]), 0) or (None, None)
     assert low == high == 0.5
+
+
+def test_the_interval_of_an_accuracy_is_that_of_resampled_examples() -> None:
+    """Half of the examples are all but wholly right, half are near chance: answers are far from independent."""
+    right = np.concatenate([RANDOM.binomial(100, 0.98, 40), RANDOM.binomial(100, 0.5, 40)])
+    drawn = right[RANDOM.integers(0, 80, (20_000, 80))].mean(axis=1) / 100
+    assert accuracy_interval(right, 100, 0) == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.004)
+    low, high = wilson_interval(right.sum() / 8000, 8000)
+    assert np.diff(np.percentile(drawn, (2.5, 97.5))) > 4 * (high - low)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    shares, held = RANDOM.choice([0.98, 0.5], (400, 80)), 0
+    for seed, one in enumerate(shares):
+        low, high = accuracy_interval(RANDOM.binomial(100, one), 100, seed) or (0.0, 0.0)
+        held += low <= 0.74 <= high
+    assert 0.91 <= held / 400 <= 0.99
+
+
+@pytest.mark.parametrize(("right", "share"), [(4, 1.0), (0, 0.0), (2, 0.5)])
+def test_examples_that_are_all_alike_count_once_each(right: int, share: float) -> None:
+    low, high = accuracy_interval(np.full(50, right), 4, 0) or (0.0, 0.0)
+    assert (low, high) == wilson_interval(share, 50)
+    assert low <= share <= high
+    assert high - low > 0.07
+
+
+def test_wilsons_interval_is_the_published_one() -> None:
+    assert wilson_interval(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
+    assert wilson_interval(1.0, 50) == pytest.approx((0.9287, 1.0), abs=1e-4)
+    assert wilson_interval(0.0, 50) == pytest.approx((0.0, 0.0713), abs=1e-4)
+
+
+def test_classes_on_test_have_an_accuracy_and_an_interval_over_examples() -> None:
+    labels = np.zeros((3, 2), np.int64)
+    found = class_scores(np.array([[0, 0], [0, 1], [1, 1]]), labels, 0)
+    assert found == {"test_accuracy": 0.5, "test_interval": accuracy_interval(np.array([2, 1, 0]), 2, 0)}
+    assert class_scores(labels[:0], labels[:0], 0) == {"test_accuracy": None, "test_interval": None}
