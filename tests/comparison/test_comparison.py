@@ -95,10 +95,11 @@ def test_a_cache_that_never_pays_says_so_and_uses_are_counted_whole(results):
 
 
 def test_a_confusion_matrix_has_the_true_class_in_its_rows():
-    figure = confusion_matrices({("t", "b"): {"confusion": [[3, 1], [0, 4]]}})
+    figure = confusion_matrices({("t", "b"): {"confusion": [[3, 1], [0, 4]], "method": "ridge", "layer": "2"}})
     assert figure is not None
     axes = figure.axes[0]
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("true class", "class given")
+    assert axes.get_title() == "t, b\nridge probe, layer 2"
     np.testing.assert_array_equal(axes.get_images()[0].get_array(), [[0.75, 0.25], [0.0, 1.0]])
 
 
