@@ -43,6 +43,7 @@ def project(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_each_change_reruns_exactly_the_stages_it_can_change(project):
     assert repro(project) == []
 

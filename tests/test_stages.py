@@ -130,7 +130,8 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(project, tmp_path, after):
     assert file_digests(project / "data/features/xor-tiny") == wanted
 
 
-@pytest.mark.parametrize("work_is_gone", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("work_is_gone", [False, True])
 def test_a_damaged_store_is_found_named_and_mended_alone(project, tmp_path, work_is_gone):
     """One shard loses a bit, one its tail, one is deleted; each is named, and these three alone are computed again."""
     store, work = project / "data/features/xor-tiny", tmp_path / "work"
