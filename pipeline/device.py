@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import torch
 
 from pipeline.errors import PermafrostError
@@ -24,8 +26,13 @@ def pick_device(name: str) -> torch.device:
 
 
 def device_kind(device: torch.device) -> str:
-    """The kind of device: equal bytes are promised within one kind."""
+    """The kind of device: equal bytes are promised within one kind.
+
+    For a processor its name and what its products are made of, since libraries choose their code by both.
+    """
     if device.type == "cuda":
         return f"cuda {torch.cuda.get_device_name(device)}"
-    bf16 = "with" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "without"
-    return f"cpu {torch.backends.cpu.get_cpu_capability()} {bf16} bf16"
+    known = getattr(torch.cpu, "get_capabilities", dict)()  # not in the oldest torch that will do
+    units = [torch.backends.cpu.get_cpu_capability()]
+    units += ["bf16"] * torch.ops.mkldnn._is_mkldnn_bf16_supported() + ["AMX"] * torch.cpu._is_amx_tile_supported()
+    return f"cpu {known.get('cpu_name', platform.machine())} ({', '.join(units)})"

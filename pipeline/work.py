@@ -24,10 +24,14 @@ def work_key(made: dict[str, Any], packages: tuple[str, ...]) -> str:
     The code, that of `packages` of the pipeline, is in no manifest: a comment makes old work useless, but not a
     finished artifact.
     """
+    return identity_hash({**made, "code": code_digest(packages)})
+
+
+def code_digest(packages: tuple[str, ...]) -> str:
+    """A digest of the code of some of the pipeline's packages."""
     pipeline = Path(__file__).resolve().parent
     files = [path for package in packages for path in (pipeline / package).rglob("*.py")]
-    code = {path.relative_to(pipeline).as_posix(): file_sha256(path) for path in files}
-    return identity_hash({**made, "code": code})
+    return identity_hash({path.relative_to(pipeline).as_posix(): file_sha256(path) for path in files})
 
 
 class WorkBusy(PermafrostError):

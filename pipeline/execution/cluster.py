@@ -24,10 +24,12 @@ class Tls:
 
 @contextmanager
 def connect(scheduler: str, tls: Tls | None) -> Iterator[Any]:
-    """A client of `local:N` (made here and closed afterwards), or of the scheduler at an address.
+    """A client of `local:N` (made here and closed afterwards), or of the scheduler at an address, with a worker.
+
+    A scheduler without workers is waited for, since a queue may give them late; this is said.
 
     Raises:
-        PermafrostError: `tls://` without certificates, or nothing answers.
+        PermafrostError: `tls://` without certificates or with files that are none, or nothing answers.
     """
     import dask.config
     from distributed import Client, LocalCluster, Security
@@ -48,12 +50,22 @@ def connect(scheduler: str, tls: Tls | None) -> Iterator[Any]:
             )
         files = {"tls_ca_file": tls.ca, "tls_client_cert": tls.certificate, "tls_client_key": tls.key}
         security = Security(require_encryption=True, **files)
+        try:
+            security.get_connection_args("client")
+        except OSError as error:  # ssl.SSLError too
+            raise PermafrostError(
+                f"{tls.ca}, {tls.certificate} and {tls.key} cannot be used: {error}",
+                mend="PEM files in PERMAFROST_TLS_CA, PERMAFROST_TLS_CERT and PERMAFROST_TLS_KEY",
+            ) from error
     try:
         client = Client(address, security=security, timeout=WAIT)
     except OSError as error:
         raise PermafrostError(f"no scheduler answers at {address} within {WAIT}", mend="is it running?") from error
     with client:
         client.get_versions(check=True)
+        if not client.scheduler_info()["workers"]:
+            print(f"{address} has no workers yet: waiting for the first", flush=True)
+            client.wait_for_workers(1)
         yield client
 
 

@@ -80,25 +80,46 @@ def _loopback(host: str) -> bool:
 
 
 def _on_cluster(client: Any, function: Callable[[int], T], pieces: list[int]) -> Iterator[tuple[int, T]]:
-    from distributed import as_completed
-    from distributed.scheduler import KilledWorker
+    """As many pieces under way as the workers of the moment can use, so that one that joins late gets its share.
 
-    waiting = iter(pieces)
-    window = AHEAD * max(1, len(client.scheduler_info()["workers"]))
-    futures = {client.submit(function, piece, pure=False): piece for piece in islice(waiting, window)}
-    running = as_completed(list(futures))
+    After an error nothing new begins, but what is under way is given out before the error is: it may be hours of work.
+    """
+    from distributed import as_completed
+
+    waiting, running, under_way = iter(pieces), as_completed(), {}
+    fault: Exception | None = None
+
+    def submit() -> None:
+        workers = len(client.scheduler_info()["workers"])
+        for piece in islice(waiting, max(0, AHEAD * max(1, workers) - len(under_way))):
+            future = client.submit(function, piece, pure=False)
+            under_way[future] = piece
+            running.add(future)
+
+    submit()
     for future in running:
-        piece = futures.pop(future)
+        piece = under_way.pop(future)
         try:
             result = future.result()
-        except KilledWorker as error:
-            raise PermafrostError(
-                f"piece {piece} ended every worker that it was given to ({error.last_worker.name} last)",
-                mend="look at the worker's log: out of memory is the usual reason; finished pieces are kept",
-            ) from error
-        yield piece, result
-        following = next(waiting, None)
-        if following is not None:
-            future = client.submit(function, following, pure=False)
-            futures[future] = following
-            running.add(future)
+        except Exception as error:
+            fault = fault or _named(error, piece)
+        else:
+            yield piece, result
+        if fault is None:
+            submit()
+    if fault is not None:
+        raise fault
+
+
+def _named(error: Exception, piece: int) -> Exception:
+    """What to tell the user of a piece's error."""
+    from distributed.scheduler import KilledWorker
+
+    if not isinstance(error, KilledWorker):
+        return error
+    named = PermafrostError(
+        f"piece {piece} ended every worker that it was given to ({error.last_worker.name} last)",
+        mend="look at the worker's log: out of memory is the usual reason; finished pieces are kept",
+    )
+    named.__cause__ = error
+    return named

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from pipeline.costs.record import CostRecord, peak_memory_bytes
@@ -27,15 +26,16 @@ from pipeline.extraction.forward import layer_names
 from pipeline.extraction.readout import kept_together, state_names
 from pipeline.extraction.settings import CacheSettings
 from pipeline.extraction.shard import Inputs, ShardJob, compute_shard, find_inputs
-from pipeline.extraction.sources import AnyBackbone, kernels_of, pass_flops
+from pipeline.extraction.sources import AnyBackbone, made_with, pass_flops
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
-from pipeline.features.workspace import Workspace, shard_key
+from pipeline.features.workspace import CODE, Workspace, shard_key
 from pipeline.features.write import create_store
 from pipeline.identity import file_digests, write_manifest
 from pipeline.looped.backbone import LoopedBackbone
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
+from pipeline.work import code_digest
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         OSError: the disk is full; finished shards are kept.
     """
     torch.set_num_threads(plan.settings.threads)  # the check against float32 runs here, whoever computed the shards
-    made, reason = made_with(plan, where.device)
+    made, reason = made_with(plan.backbone, plan.settings, where.device)
     print(f"cache {destination.name}: {reason}", flush=True)
     key = shard_key(plan.identity, made)
     with Workspace(where.work / "cache" / destination.name, key) as workspace:
@@ -115,7 +115,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
             workspace.discard()
         if not workspace.store.exists():
             _create(plan, workspace.store)
-        job = _job(plan, workspace, where, made["kernels"], key)
+        job = shard_job(plan, workspace.store, where, made, key)
         seconds = _compute_missing(job, workspace, where, destination.name)
         fidelity = check_fidelity(job, plan.inputs, workspace.store)
         workspace.sweep()
@@ -123,13 +123,6 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         workspace.publish(destination)
         workspace.prune()
     return _cost(plan, destination.name, seconds, where.device)
-
-
-def made_with(plan: Extraction, device: torch.device) -> tuple[dict[str, Any], str]:
-    """What decides the bytes beside the identity, as the manifest says it; and why these kernels."""
-    kernels, reason = kernels_of(plan.backbone, device, getattr(torch, plan.settings.compute_dtype))
-    versions = {"torch": torch.__version__, "numpy": np.__version__}
-    return {"versions": versions, "device": device_kind(device), "kernels": kernels}, reason
 
 
 def _create(plan: Extraction, path: Path) -> None:
@@ -148,9 +141,11 @@ def _create(plan: Extraction, path: Path) -> None:
     partial_path.rename(path)
 
 
-def _job(plan: Extraction, workspace: Workspace, where: Where, kernels: str, key: str) -> ShardJob:
-    tokens, store = plan.tokens.path.resolve(), workspace.store.resolve()
-    return ShardJob(tokens, plan.backbone.settings, plan.settings, store, plan.layout, str(where.device), kernels, key)
+def shard_job(plan: Extraction, store: Path, where: Where, made: dict[str, Any], key: str) -> ShardJob:
+    """What each shard of a plan is computed from; `store` is where it is written, `made` and `key` as in `extract`."""
+    tokens, device = plan.tokens.path.resolve(), str(where.device)
+    alike = {**made, "tokens": plan.tokens.digest, "weights": plan.backbone.weights, "code": code_digest(CODE)}
+    return ShardJob(tokens, plan.backbone.settings, plan.settings, store.resolve(), plan.layout, device, key, alike)
 
 
 def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: str) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +22,16 @@ from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
 from pipeline.extraction.settings import CacheSettings
-from pipeline.extraction.sources import AnyBackbone, find_source, kernels_of
+from pipeline.extraction.sources import AnyBackbone, find_source, made_with
 from pipeline.extraction.transfer import Arriving, one_behind, to_device
 from pipeline.features.dtypes import ON_DISK, encode
 from pipeline.features.layout import Layout
+from pipeline.features.workspace import CODE
 from pipeline.features.write import write_shard
 from pipeline.identity import file_sha256
 from pipeline.looped.backbone import LoopedBackbone, LoopedNetwork
 from pipeline.tasks.tokens import Tokens, open_tokens
+from pipeline.work import code_digest
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class ShardJob:
     """What every shard of one extraction shares; small, since it travels to each worker with each shard.
 
     Weights never travel: each process loads its own once. `key` is that of the work: what a worker that lives long has
-    loaded for another key, at the same paths, is not used.
+    loaded for another key, at the same paths, is not used. `alike` is what decides the bytes and must be the same
+    wherever a shard is computed: versions, kind of device, kernels, and digests of tokens, weights and code.
     """
 
     tokens: Path
@@ -45,8 +49,8 @@ class ShardJob:
     store: Path
     layout: Layout
     device: str
-    kernels: str
-    key: str = ""
+    key: str
+    alike: dict[str, Any] = field(hash=False)
 
 
 class Inputs:
@@ -93,11 +97,11 @@ def compute_shard(job: ShardJob, shard: int) -> str:
 
     Raises:
         ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
-        PermafrostError: the device has no memory for a batch, or this process has other kernels than the job's.
+        PermafrostError: the device has no memory for a batch, or this process would give other bytes than that which
+            began the run.
     """
     torch.set_num_threads(job.settings.threads)
-    _require_kernels(job)
-    inputs, reader = _prepared(job.key, job.tokens, job.backbone, job.settings, job.device)
+    inputs, reader = prepared(job)
     held = job.layout.rows_of(shard)
     rows = np.arange(held.start, held.stop)
     lengths = inputs.lengths[rows]
@@ -117,25 +121,11 @@ def compute_shard(job: ShardJob, shard: int) -> str:
         states = arriving.numpy()
         for bad in np.flatnonzero(~np.isfinite(states).all(axis=(1, 2, 3))):
             one = picked[bad : bad + 1]
-            exact = exact_reader(job.key, job.tokens, job.backbone, job.settings, job.device)
-            retried = read_rows(exact, inputs, stored[one], lengths[one])
+            retried = read_rows(exact_reader(job), inputs, stored[one], lengths[one])
             states[bad : bad + 1, : retried.shape[1]] = retried
         values[picked, : states.shape[1]] = encode(states, layout.dtype, layout.layers, rows[picked])
     write_shard(job.store, layout, shard, values)
     return file_sha256(job.store / layout.file_of(shard))
-
-
-@lru_cache(maxsize=1)
-def _require_kernels(job: ShardJob) -> None:
-    """Refuse to mix, say, a worker without Triton among workers that have it: their low bits differ."""
-    here, _ = kernels_of(
-        find_source(job.backbone), torch.device(job.device), getattr(torch, job.settings.compute_dtype)
-    )
-    if here != job.kernels:
-        raise PermafrostError(
-            f"a worker has {here!r}, where the run began it is {job.kernels!r}",
-            mend="make the workers' machines and environments alike",
-        )
 
 
 def _too_large(job: ShardJob, rows: int, tokens: int) -> PermafrostError:
@@ -181,21 +171,34 @@ def find_inputs(tokens: Path, digest: str) -> Inputs:
 
 
 @lru_cache(maxsize=1)
-def _prepared(
-    key: str, tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str
-) -> tuple[Inputs, Reader]:
-    """Inputs and network of one extraction, made once a process; `key` tells it from others at the same paths."""
-    del key
-    inputs = find_inputs(tokens, open_tokens(tokens).digest)
+def prepared(job: ShardJob) -> tuple[Inputs, Reader]:
+    """Inputs and network of one extraction, made once a process.
+
+    Raises:
+        PermafrostError: this process would give other bytes than that which began the run.
+    """
+    digest = open_tokens(job.tokens).digest
+    inputs, backbone = find_inputs(job.tokens, digest), find_source(job.backbone)
+    made, _ = made_with(backbone, job.settings, torch.device(job.device))
+    _require_alike(job, {**made, "tokens": digest, "weights": backbone.weights, "code": code_digest(CODE)})
     keep_freed_memory()
-    return inputs, make_reader(inputs.tokens, find_source(backbone), settings, device, settings.compute_dtype)
+    return inputs, make_reader(inputs.tokens, backbone, job.settings, job.device, job.settings.compute_dtype)
+
+
+def _require_alike(job: ShardJob, here: dict[str, Any]) -> None:
+    """Refuse to mix, say, a worker with other weights at the same path, or one without Triton among others."""
+    for name, wanted in job.alike.items():
+        if here[name] != wanted:
+            raise PermafrostError(
+                f"a worker has the {name} {here[name]!r}, where the run began it is {wanted!r}",
+                mend="make the workers' machines and environments alike",
+            )
 
 
 @lru_cache(maxsize=1)
-def exact_reader(key: str, tokens: Path, backbone: BackboneSettings, settings: CacheSettings, device: str) -> Reader:
+def exact_reader(job: ShardJob) -> Reader:
     """The same network in float32, for rows that overflow."""
-    del key
-    return make_reader(open_tokens(tokens), find_source(backbone), settings, device, "float32")
+    return make_reader(open_tokens(job.tokens), find_source(job.backbone), job.settings, job.device, "float32")
 
 
 def make_reader(tokens: Tokens, backbone: AnyBackbone, settings: CacheSettings, device: str, dtype: str) -> Reader:

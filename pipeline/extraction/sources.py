@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.backbones.settings import BackboneSettings, LoopedSource
 from pipeline.backbones.spec import Spec
 from pipeline.costs.flops import TransformerSizes, forward_flops
+from pipeline.device import device_kind
 from pipeline.extraction.forward import layer_names
 from pipeline.extraction.products import PLAIN, SLOW, kernels_for, reason_for
 from pipeline.extraction.settings import CacheSettings
@@ -43,6 +45,13 @@ def kernels_of(backbone: AnyBackbone, device: torch.device, dtype: torch.dtype) 
     if not isinstance(backbone.spec, Spec):
         return f"transformers {version('transformers')}", SLOW
     return kernels_for(device, dtype), reason_for(device, dtype)
+
+
+def made_with(backbone: AnyBackbone, settings: CacheSettings, device: torch.device) -> tuple[dict[str, Any], str]:
+    """What decides the bytes beside the identity, as the manifest says it; and why these kernels."""
+    kernels, reason = kernels_of(backbone, device, getattr(torch, settings.compute_dtype))
+    versions = {"torch": torch.__version__, "numpy": np.__version__}
+    return {"versions": versions, "device": device_kind(device), "kernels": kernels}, reason
 
 
 def pass_flops(

@@ -28,7 +28,8 @@ from pipeline.extraction import engine, shard
 from pipeline.extraction.engine import Extraction, Where, extract, plan_extraction
 from pipeline.extraction.plan import batches
 from pipeline.extraction.settings import CacheSettings
-from pipeline.features.workspace import shard_key
+from pipeline.extraction.sources import made_with
+from pipeline.features.workspace import Workspace, shard_key
 from pipeline.params import Params
 from pipeline.tasks.task import Block, Split
 from pipeline.tasks.tokens import open_tokens
@@ -78,7 +79,7 @@ def short_task(path: Path, rows: int) -> Path:
 
 def forward_alone(job: shard.ShardJob, piece: int) -> Callable[[], None]:
     """The forward pass of a shard's own batches, which are on the device already."""
-    inputs, reader = shard._prepared(job.key, job.tokens, job.backbone, job.settings, job.device)
+    inputs, reader = shard.prepared(job)
     rows = np.asarray(job.layout.rows_of(piece))
     lengths, stored = inputs.lengths[rows], inputs.read(rows)
     held = [
@@ -121,11 +122,14 @@ def stage_seconds(plan: Extraction, folder: Path, device: str, beside: bool) -> 
             return check(*arguments)
 
     with loading.measuring():
-        key = shard_key(plan.identity, engine.made_with(plan, torch.device(device))[0])
-        shard._prepared(key, plan.tokens.path.resolve(), plan.backbone.settings, plan.settings, device)
+        where = Where(torch.device(device), folder / "work", fresh=True)
+        made, _ = made_with(plan.backbone, plan.settings, where.device)
+        key = shard_key(plan.identity, made)
+        store = Workspace(where.work / "cache/features", key).store
+        shard.prepared(engine.shard_job(plan, store, where, made, key))
     with patch.object(engine, "run", alternating), patch.object(engine, "check_fidelity", timed_check):
         start = time.perf_counter()
-        extract(plan, folder / "features", Where(torch.device(device), folder / "work", fresh=True))
+        extract(plan, folder / "features", where)
         stage = time.perf_counter() - start - outside.seconds - fidelity.seconds
     names = {"loading": loading, "forward": forward, "fidelity": fidelity}
     return {"stage": stage, **{name: clock.seconds for name, clock in names.items()}}

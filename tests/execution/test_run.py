@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,13 @@ def raises(piece: int) -> int:
     raise PermafrostError(f"row {piece} is bad")
 
 
+def first_raises(piece: int) -> int:
+    if piece == 0:
+        raise PermafrostError("row 0 is bad")
+    time.sleep(0.5)
+    return piece
+
+
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 13])
 def test_every_piece_is_run_once_whatever_the_number(count):
     pieces = list(range(count))
@@ -71,6 +80,27 @@ def test_a_piece_that_ends_every_worker_is_named():
 def test_an_error_on_a_worker_is_the_users_error_here():
     with pytest.raises(PermafrostError, match="row 3 is bad"):
         list(run(raises, [3], "local:1"))
+
+
+def test_what_is_under_way_at_an_error_is_not_lost_and_nothing_new_begins():
+    results = run(first_raises, list(range(50)), "local:2")
+    assert sorted(next(results)[0] for _ in range(3)) == [1, 2, 3]
+    with pytest.raises(PermafrostError, match="row 0 is bad"):
+        next(results)
+
+
+def test_a_scheduler_without_workers_is_waited_for_and_one_that_joins_late_gets_work(capsys):
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=0, processes=False, protocol="tcp", host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        threading.Timer(0.5, cluster.scale, [1]).start()
+        pieces = run(square, list(range(40)), cluster.scheduler_address)
+        assert next(pieces) == (0, 0)
+        assert "has no workers yet: waiting for the first" in capsys.readouterr().out
+        cluster.scale(2)
+        assert sorted(pieces) == [(piece, piece**2) for piece in range(1, 40)]
 
 
 @pytest.mark.parametrize("scheduler", ["inline", "local:4", "tls://10.0.0.1:8786", "tcp://127.0.0.1:8786"])
@@ -108,6 +138,13 @@ def test_plain_tcp_to_another_host_is_refused_unless_asked_for_by_name():
 def test_tls_without_certificates_says_which_variables_name_them():
     with pytest.raises(PermafrostError, match="PERMAFROST_TLS_CA, PERMAFROST_TLS_CERT and PERMAFROST_TLS_KEY"):
         list(run(square, [1], "tls://127.0.0.1:1"))
+
+
+def test_tls_with_files_that_are_no_certificates_names_them(tmp_path):
+    (tmp_path / "junk.pem").write_text("junk")
+    for file in (tmp_path / "junk.pem", tmp_path / "none.pem"):
+        with pytest.raises(PermafrostError, match=f"{file.name} cannot be used[\\s\\S]*PERMAFROST_TLS_CA"):
+            list(run(square, [1], "tls://127.0.0.1:1", Tls(str(file), str(file), str(file))))
 
 
 def certificate(folder: Path) -> Tls:
@@ -164,7 +201,6 @@ def test_a_real_cluster_under_tls(tmp_path):
 
 def wait_for_address(file: Path) -> str:
     import json
-    import time
 
     for _ in range(300):
         if file.exists() and file.read_text():

@@ -153,7 +153,7 @@ def test_a_store_has_the_same_bytes_with_and_without_graphs_and_from_two_process
     monkeypatch.setattr(forward, "GraphCache", lambda forward, _: GraphCache(forward, _, after=10**9))
     from pipeline.extraction import shard
 
-    shard._prepared.cache_clear()
+    shard.prepared.cache_clear()
     shard.exact_reader.cache_clear()
     before = len(recorded)
     assert file_digests(run("without")) == with_graphs

@@ -143,7 +143,7 @@ def test_other_inputs_at_the_same_place_are_seen_by_a_process_that_lives_on(run,
         bits = np.random.default_rng(seed).integers(0, 2, (20, 6, 1)).astype(np.uint8)
         path = write_task(tmp_path / "again", Split.of(bits, bits[:, :1, 0]))
         found = everything(run(f"seen-{seed}", tokens=path))
-    shard._prepared.cache_clear()
+    shard.prepared.cache_clear()
     assert everything(run("fresh-eyes", tokens=path)) == found
 
 
@@ -291,9 +291,15 @@ def test_work_may_be_done_by_other_processes_and_gives_the_same_bytes(run):
     assert everything(run("inline")) == everything(run("local", scheduler="local:2"))
 
 
-def test_a_worker_with_other_kernels_is_refused(run, monkeypatch):
-    monkeypatch.setattr(engine, "kernels_of", lambda *_: ("other kernels", "with a reason"))
-    with pytest.raises(PermafrostError, match=r"a worker has .*PyTorch's own.* the run began it is 'other kernels'"):
+@pytest.mark.parametrize("name", ["versions", "device", "kernels", "tokens", "weights", "code"])
+def test_a_worker_that_would_give_other_bytes_is_refused(run, monkeypatch, name):
+    def job(*arguments):
+        made = shard_job(*arguments)
+        return replace(made, alike={**made.alike, name: "another"})
+
+    shard_job = engine.shard_job
+    monkeypatch.setattr(engine, "shard_job", job)
+    with pytest.raises(PermafrostError, match=rf"a worker has the {name} .* where the run began it is 'another'"):
         run()
 
 
