@@ -19,27 +19,30 @@ from torch import Tensor, nn
 
 from pipeline.backbones.spec import Activation
 from pipeline.backbones.transformer import activate
+from pipeline.device import computed_in
 
 Product = Callable[[Float[Tensor, "batch token input"]], Float[Tensor, "batch token output"]]
 
 PACKED = "oneDNN bf16 products, weights packed once, GELU fused"
 FUSED_CUDA = "cuBLAS products; norms, residual sums and activations fused in Triton"
 PLAIN = "PyTorch's own products"
+FLOAT32 = "PyTorch's own products, in float32"
 HALF = (torch.bfloat16, torch.float16)
 SLOW = "transformers' own code: not one of the fast families, so nothing is fused and every layer runs"
 FUSED_PACKED = {None: ("none", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh"), "silu": ("swish", "")}
 
 
 def kernels_for(device: torch.device, dtype: torch.dtype) -> str:
-    """Which products this device and dtype get: `PACKED`, `FUSED_CUDA` or `PLAIN`.
+    """Which products this device and dtype get: `PACKED`, `FUSED_CUDA`, `PLAIN`, or `FLOAT32` in place of bfloat16.
 
     The one place that decides it. float32 stays plain on a GPU: what the fused kernels gave is compared with it, so the
     two should share none.
     """
     if device.type == "cuda":
         return FUSED_CUDA if dtype in HALF and triton_fault(device) is None else PLAIN
-    packed = device.type == "cpu" and dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
-    return PACKED if packed and torch.ops.mkldnn._is_mkldnn_bf16_supported() else PLAIN
+    if dtype != torch.bfloat16 or device.type != "cpu":
+        return PLAIN
+    return PACKED if computed_in(device, dtype) == dtype else FLOAT32
 
 
 @functools.cache
@@ -66,12 +69,12 @@ def triton_fault(device: torch.device) -> str | None:
 def reason_for(device: torch.device, dtype: torch.dtype) -> str:
     """The choice in a sentence for the user, with what it costs where it is a fallback."""
     kernels = kernels_for(device, dtype)
-    if kernels != PLAIN or dtype not in HALF:
+    if kernels == FLOAT32:
+        return f"{FLOAT32}: this CPU has no bfloat16 instructions, with which it would take half the time or less"
+    if kernels != PLAIN or dtype not in HALF or device.type != "cuda":
         return kernels
-    if device.type == "cuda":
-        fault = triton_fault(device)
-        return f"{PLAIN}: {fault}; a block's norms, sums and activation are 7 passes over memory in place of 2 or 3"
-    return f"{PLAIN}: this CPU has no bfloat16 instructions, float32 is faster here (cache.compute_dtype: float32)"
+    fault = triton_fault(device)
+    return f"{PLAIN}: {fault}; a block's norms, sums and activation are 7 passes over memory in place of 2 or 3"
 
 
 def product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, activation: Activation | None = None) -> Product:

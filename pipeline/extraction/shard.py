@@ -18,6 +18,7 @@ from pipeline.backbones.adapters import embedding_adapter, make_adapter
 from pipeline.backbones.generic import GenericNetwork
 from pipeline.backbones.settings import BackboneSettings
 from pipeline.backbones.transformer import Transformer
+from pipeline.device import computed_in
 from pipeline.errors import PermafrostError
 from pipeline.extraction.forward import Reader, layer_names
 from pipeline.extraction.plan import batches, distinct_rows
@@ -238,4 +239,7 @@ def _reader(
         adapter = make_adapter(tokens.kind, size, backbone.spec.width, settings.adapter_gain, settings.adapter_seed)
     layers = layer_names(settings.layers, backbone.spec.layers)
     frozen = adapter.to(device).requires_grad_(False)
-    return Reader(frozen, network.to(device), layers, settings.readout, getattr(torch, dtype))
+    products = getattr(torch, dtype)
+    if not isinstance(backbone, LoopedBackbone):  # which is exact in what is asked for, or refuses
+        products = computed_in(torch.device(device), products)
+    return Reader(frozen, network.to(device), layers, settings.readout, products)

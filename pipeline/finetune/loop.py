@@ -20,7 +20,7 @@ from pipeline.backbones.load import Backbone
 from pipeline.backbones.lstm_settings import LstmSource
 from pipeline.costs.flops import TransformerSizes, finetune_step_flops
 from pipeline.costs.record import CostRecord, peak_memory_bytes
-from pipeline.device import device_kind
+from pipeline.device import computed_in, device_kind
 from pipeline.errors import PermafrostError
 from pipeline.finetune.attention import first_attention
 from pipeline.finetune.batches import Split, load_split
@@ -91,10 +91,7 @@ def finetune(
             "chosen on the second and scored on the third",
             mend=f"give tasks.{tokens.task} a share or a file for each",
         )
-    accelerator = Accelerator(
-        cpu=device.type == "cpu", mixed_precision="bf16" if settings.compute_dtype == "bfloat16" else "no"
-    )
-    _check_processes(accelerator, settings)
+    accelerator = _accelerator(device, settings)
     splits = {name: load_split(tokens, name, settings.seed, accelerator.device) for name in ("validation", "test")}
     if settings.examples == "fresh":
         train = stream_of(tokens, accelerator.device)
@@ -146,13 +143,18 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _check_processes(accelerator: Accelerator, settings: Recipe) -> None:
-    """Refuse to train alone where a launcher meant several, which accelerate would do silently."""
+def _accelerator(device: torch.device, settings: Recipe) -> Accelerator:
+    """Precision and processes; training alone, where a launcher meant several, is refused: accelerate would do it."""
+    half = computed_in(device, getattr(torch, settings.compute_dtype)) == torch.bfloat16
+    if not half and settings.compute_dtype == "bfloat16":
+        print("finetune: in float32, since this CPU has no bfloat16 instructions", file=sys.stderr)
+    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="bf16" if half else "no")
     wanted, found = world_size(), accelerator.num_processes
     if found != wanted:
         raise PermafrostError(f"{wanted} processes were asked for, but accelerate sees {found}")
     if settings.batch_size % found:
         raise PermafrostError(f"finetune.batch_size is {settings.batch_size}, not a multiple of {found} processes")
+    return accelerator
 
 
 def _prepare(
@@ -166,7 +168,7 @@ def _prepare(
     model = FrozenPretrainedTransformer(shape, backbone.load(), settings, table)
     for entry in unmatched([name for name, _ in model.named_parameters()], settings.trainable):
         print(f"finetune.trainable: this network has no {entry}", file=sys.stderr)
-    if settings.compute_dtype == "bfloat16" and not cast_frozen(model, accelerator.device):
+    if accelerator.mixed_precision == "bf16" and not cast_frozen(model, accelerator.device):
         print("finetune: this CPU has no packed bfloat16 products; training runs without them", file=sys.stderr)
     optimizer = torch.optim.Adam(trained(model).values(), lr=settings.lr, fused=True)
     prepared, optimizer = accelerator.prepare(model, optimizer)

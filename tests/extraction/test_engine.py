@@ -10,6 +10,7 @@ import pytest
 import torch
 from filelock import FileLock
 
+from pipeline import device
 from pipeline.backbones.init import linear_adapter
 from pipeline.errors import PermafrostError
 from pipeline.extraction import engine, fidelity, shard
@@ -233,6 +234,14 @@ def overflowing(monkeypatch):
     return overflow
 
 
+@pytest.fixture
+def bfloat16(monkeypatch):
+    """bfloat16 in earnest, on a CPU that has no instructions for it too."""
+    monkeypatch.setattr(shard, "computed_in", lambda device, dtype: dtype)
+    shard.prepared.cache_clear()
+
+
+@pytest.mark.usefixtures("bfloat16")
 def test_a_row_that_overflows_is_computed_again_in_float32(run, overflowing, tiny_tokens):
     exact = open_features(run("exact")).read("train")
     overflowing(lambda reader: reader.dtype == torch.bfloat16)
@@ -257,12 +266,14 @@ def test_a_row_that_is_not_finite_in_float32_either_stops_the_run_with_its_numbe
         run(compute_dtype="bfloat16")
 
 
+@pytest.mark.usefixtures("bfloat16")
 def test_an_error_above_the_tolerance_stops_the_run_before_publishing(run, tmp_path):
     with pytest.raises(FidelityError, match=r"layer final: relative error .* is above 1.00e-06"):
         run(compute_dtype="bfloat16", tolerance=1e-6)
     assert not (tmp_path / "features" / "xor-tiny").exists()
 
 
+@pytest.mark.usefixtures("bfloat16")
 def test_fidelity_is_exact_in_float32_and_small_in_bfloat16(run):
     exact = open_features(run("a")).manifest["fidelity"]
     assert exact["relative_error"]["final"] < 1e-6
@@ -301,6 +312,17 @@ def test_a_worker_that_would_give_other_bytes_is_refused(run, monkeypatch, name)
     monkeypatch.setattr(engine, "shard_job", job)
     with pytest.raises(PermafrostError, match=rf"a worker has the {name} .* where the run began it is 'another'"):
         run()
+
+
+def test_a_cpu_without_bfloat16_gives_the_values_of_float32_and_says_so(run, monkeypatch, capsys):
+    exact = open_features(run("exact")).read("train")
+    monkeypatch.setattr(device, "has_bfloat16", lambda _: False)
+    capsys.readouterr()
+    store = open_features(run("half", compute_dtype="bfloat16"))
+    assert (store.read("train") == exact).all()
+    assert store.manifest["kernels"] == "PyTorch's own products, in float32"
+    assert "bf16" not in store.manifest["device"]
+    assert "in float32: this CPU has no bfloat16 instructions, with which" in capsys.readouterr().out
 
 
 def test_features_that_do_not_fit_the_disk_are_refused_before_anything_runs(run, monkeypatch):

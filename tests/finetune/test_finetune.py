@@ -7,6 +7,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
+from pipeline import device
 from pipeline.errors import PermafrostError
 from pipeline.finetune.batches import batch_rows
 from pipeline.finetune.groups import count_by_group, group_of
@@ -77,6 +78,16 @@ def test_two_runs_give_the_same_bits(tokens, tiny_bert, dtype):
     assert one.metrics == two.metrics
     assert one.curve == two.curve
     assert all(torch.equal(one.parameters[name], two.parameters[name]) for name in one.parameters)
+
+
+def test_a_cpu_without_bfloat16_trains_in_float32_and_says_so(tokens, tiny_bert, monkeypatch, capsys):
+    monkeypatch.setattr(device, "has_bfloat16", lambda _: False)
+    half = finetune(tokens, backbone(tiny_bert), settings(compute_dtype="bfloat16"), CPU, "k")
+    assert "in float32, since this CPU has no bfloat16 instructions" in capsys.readouterr().err
+    AcceleratorState._reset_state(True)
+    exact = finetune(tokens, backbone(tiny_bert), settings(compute_dtype="float32"), CPU, "k")
+    assert half.curve == exact.curve
+    assert all(torch.equal(half.parameters[name], exact.parameters[name]) for name in exact.parameters)
 
 
 def test_another_seed_gives_another_run(tokens, tiny_bert):
