@@ -25,17 +25,16 @@ from pipeline.extraction.fidelity import check_fidelity
 from pipeline.extraction.forward import layer_names
 from pipeline.extraction.readout import kept_together, state_names
 from pipeline.extraction.settings import CacheSettings
-from pipeline.extraction.shard import Inputs, ShardJob, compute_shard, find_inputs
+from pipeline.extraction.shard import LOADED_CODE, Inputs, ShardJob, compute_shard, find_inputs
 from pipeline.extraction.sources import AnyBackbone, made_with, pass_flops
 from pipeline.features.layout import Layout, plan_layout
 from pipeline.features.store import SCHEMA
-from pipeline.features.workspace import CODE, Workspace, shard_key
+from pipeline.features.workspace import Workspace, shard_key
 from pipeline.features.write import create_store
 from pipeline.identity import file_digests, write_manifest
 from pipeline.looped.backbone import LoopedBackbone
 from pipeline.progress import progress
 from pipeline.tasks.tokens import Tokens
-from pipeline.work import code_digest
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def _create(plan: Extraction, path: Path) -> None:
 def shard_job(plan: Extraction, store: Path, where: Where, made: dict[str, Any], key: str) -> ShardJob:
     """What each shard of a plan is computed from; `store` is where it is written, `made` and `key` as in `extract`."""
     tokens, device = plan.tokens.path.resolve(), str(where.device)
-    alike = {**made, "tokens": plan.tokens.digest, "weights": plan.backbone.weights, "code": code_digest(CODE)}
+    alike = {**made, "tokens": plan.tokens.digest, "weights": plan.backbone.weights, "code": LOADED_CODE}
     return ShardJob(tokens, plan.backbone.settings, plan.settings, store.resolve(), plan.layout, device, key, alike)
 
 

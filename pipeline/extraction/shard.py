@@ -34,6 +34,9 @@ from pipeline.looped.backbone import LoopedBackbone, LoopedNetwork
 from pipeline.tasks.tokens import Tokens, open_tokens
 from pipeline.work import code_digest
 
+LOADED_CODE = code_digest(CODE)
+"""Taken when the code is loaded: a worker that lives on after the files have changed still runs the old."""
+
 
 @dataclass(frozen=True)
 class ShardJob:
@@ -181,7 +184,7 @@ def prepared(job: ShardJob) -> tuple[Inputs, Reader]:
     digest = open_tokens(job.tokens).digest
     inputs, backbone = find_inputs(job.tokens, digest), find_source(job.backbone)
     made, _ = made_with(backbone, job.settings, torch.device(job.device))
-    _require_alike(job, {**made, "tokens": digest, "weights": backbone.weights, "code": code_digest(CODE)})
+    _require_alike(job, {**made, "tokens": digest, "weights": backbone.weights, "code": LOADED_CODE})
     keep_freed_memory()
     return inputs, make_reader(inputs.tokens, backbone, job.settings, job.device, job.settings.compute_dtype)
 
@@ -192,7 +195,7 @@ def _require_alike(job: ShardJob, here: dict[str, Any]) -> None:
         if here[name] != wanted:
             raise PermafrostError(
                 f"a worker has the {name} {here[name]!r}, where the run began it is {wanted!r}",
-                mend="make the workers' machines and environments alike",
+                mend="make the workers' machines and environments alike, and start them anew after a change of code",
             )
 
 
