@@ -60,7 +60,9 @@ def main(task: str, backbone: str, memory: int, device: str, scheduler: str) -> 
         problem = problem_in(one)
         score = f"test {problem.said(one[problem.test])}"
         layer = "features of all layers" if "features" in one else f"layer {metrics['layer']}"
-        click.echo(f"probe {key}: {name} on {layer}: {score}, {one['status']}")
+        ends = (min(settings.penalties), max(settings.penalties))
+        edge = "; its penalty is at an end of probe.penalties: give more there" if one.get("penalty") in ends else ""
+        click.echo(f"probe {key}: {name} on {layer}: {score}, {one['status']}{edge}")
 
 
 def torch_device(name: str) -> str | None:

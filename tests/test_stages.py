@@ -59,6 +59,12 @@ def test_a_mistyped_parameter_is_found_before_anything_runs(project):
     assert stage(project, "check").returncode == 0
 
 
+def test_the_probe_says_when_its_penalty_is_at_an_end_of_the_path(project):
+    done = stage(project, "probe", *PAIR)
+    assert "logistic on layer final: test accuracy" in done.stdout
+    assert "fitted; its penalty is at an end of probe.penalties: give more there" in done.stdout
+
+
 def test_features_made_with_other_settings_are_refused_by_the_probe(project):
     try:
         (project / "params.yaml").write_text(PARAMS.replace("adapter_seed: 0", "adapter_seed: 7"))

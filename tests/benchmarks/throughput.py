@@ -4,7 +4,8 @@ python -m tests.benchmarks.throughput [--json FILE] [--device cuda] [--quick] [-
 
 ceiling: the same matrix products alone, weights packed, nothing between them; on a GPU as one CUDA graph, so that no
 launch counts. peers: transformers as a user writes it, in float32 and bfloat16, and sentence-transformers' `encode`;
-their outputs are compared with ours first. On a GPU batches are larger, and inputs of 512 tokens are measured as well.
+their outputs are compared with ours first. A CPU without bfloat16 computes ours and the ceiling in float32, as the
+engine does. On a GPU batches are larger, and inputs of 512 tokens are measured as well.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pipeline.backbones.families import spec_of, tensors_of
 from pipeline.backbones.load import find_backbone
 from pipeline.backbones.settings import PackageSource
 from pipeline.backbones.transformer import Transformer
+from pipeline.device import computed_in
 from pipeline.extraction.forward import Reader
 from pipeline.extraction.plan import batches
 from pipeline.extraction.products import product, reason_for
@@ -46,9 +48,10 @@ def products_alone(spec: Any, rows: int, device: torch.device) -> Callable[[], A
         (spec.inner_width, spec.width),
         (spec.width, spec.inner_width),
     ]
-    inputs = {k: torch.randn(1, rows, k, dtype=torch.bfloat16, device=device) for k in (spec.width, spec.inner_width)}
+    half = computed_in(device, torch.bfloat16)
+    inputs = {k: torch.randn(1, rows, k, dtype=half, device=device) for k in (spec.width, spec.inner_width)}
     made = [
-        (product(torch.randn(n, k, device=device), torch.zeros(n, device=device), torch.bfloat16), k)
+        (product(torch.randn(n, k, device=device), torch.zeros(n, device=device), half), k)
         for _ in range(spec.layers)
         for n, k in shapes
     ]
@@ -77,7 +80,8 @@ def patches(device: torch.device, rounds: int, tokens: int) -> list[dict[str, An
     adapter = nn.Linear(16, 768).to(device).requires_grad_(False)
     network = ours.eval().requires_grad_(False).to(device)
     names = (("final",), all_layers(spec.layers))
-    last, every = (Reader(adapter, network, layers, ("task",), torch.bfloat16) for layers in names)
+    products = computed_in(device, torch.bfloat16)
+    last, every = (Reader(adapter, network, layers, ("task",), products) for layers in names)
     x, lengths = torch.randn(batch, tokens, 16, device=device), torch.full((batch,), tokens)
     wanted = theirs(inputs_embeds=adapter(x), use_cache=False).last_hidden_state[:, -1]
     error = float((last.read(x, lengths, 1)[:, 0, 0] - wanted).norm() / wanted.norm())
@@ -126,7 +130,8 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
     tokenizer.enable_truncation(256)
     backbone = find_backbone(MINILM)
     table = embedding_adapter(backbone.load_embedding()).to(device)
-    reader = Reader(table, backbone.load().to(device), ("final",), ("mean",), torch.bfloat16)
+    products = computed_in(device, torch.bfloat16)
+    reader = Reader(table, backbone.load().to(device), ("final",), ("mean",), products)
     lengths = np.random.default_rng(0).lognormal(np.log(45) - 0.32, 0.8, count).clip(3, 250).astype(int)
     words = WORDS.split()
     random = np.random.default_rng(1)

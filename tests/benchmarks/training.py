@@ -3,10 +3,10 @@
 python -m tests.benchmarks.training [--json FILE] [--device cuda] [--quick]
 
 All at GPT-2-base shape with random weights, 64 tokens, timed in turns in one process: the official recipe
-(transformers' GPT2Model in float32, its dropout on, Adam over all parameters, clipped at 1.0), ours in bfloat16, and
-the products of forward and input gradients. What must hold in seconds was set on a machine that does 850 GFLOP/s in
-bfloat16; the ratio to the products alone carries over to others. The batch is 16; on a GPU 256, since the products of
-16 rows take one less than it takes Python to launch them.
+(transformers' GPT2Model in float32, its dropout on, Adam over all parameters, clipped at 1.0), ours in bfloat16 (in
+float32 on a CPU without it), and the products of forward and input gradients. What must hold in seconds was set on a
+machine that does 850 GFLOP/s in bfloat16; the ratio to the products alone carries over to others. The batch is 16; on a
+GPU 256, since the products of 16 rows take one less than it takes Python to launch them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pipeline.backbones.init import draw_weights
 from pipeline.backbones.spec import Spec
 from pipeline.backbones.transformer import Transformer
 from pipeline.costs.record import peak_memory_bytes
+from pipeline.device import computed_in
 from pipeline.finetune.groups import trained
 from pipeline.finetune.model import FrozenPretrainedTransformer, cast_frozen
 from pipeline.finetune.settings import Recipe
@@ -76,7 +77,7 @@ def ours(spec: Spec, dropout: bool, dtype: str, device: torch.device) -> Callabl
     backbone = backbone.to_empty(device="cpu")
     draw_weights(backbone, seed=0, std=0.02, scale_residual=False)
     model = FrozenPretrainedTransformer(SHAPE, backbone, recipe(dropout, dtype, BATCH[device.type]))
-    half = dtype == "bfloat16"
+    half = computed_in(device, getattr(torch, dtype)) == torch.bfloat16
     if half:
         cast_frozen(model, device)
     model = model.to(device).train()
@@ -124,10 +125,10 @@ def official(spec: Spec, device: torch.device) -> Callable[[], float]:
 
 
 def products(spec: Spec, device: torch.device) -> Callable[[], Any]:
-    """The blocks' matrix products, forward and for the gradient of the input, on dense bfloat16 operands."""
+    """The blocks' matrix products, forward and for the gradient of the input, on dense operands."""
     rows, wide = BATCH[device.type] * SHAPE.length, (3 * spec.width, spec.width, spec.inner_width)
     pairs = [(spec.width, wide[0]), (spec.width, wide[1]), (spec.width, wide[2]), (wide[2], spec.width)]
-    options: dict[str, Any] = {"dtype": torch.bfloat16, "device": device}
+    options: dict[str, Any] = {"dtype": computed_in(device, torch.bfloat16), "device": device}
     made = [
         (torch.randn(rows, i, **options), torch.randn(o, i, **options), torch.randn(rows, o, **options))
         for _ in range(spec.layers)
