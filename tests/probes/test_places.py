@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 from pipeline.errors import PermafrostError
 from pipeline.probes import layer_moments as module
@@ -75,7 +76,8 @@ def test_two_dask_workers_give_the_bytes_of_one_process(tmp_path):
     splits = {"train": (x, labels), "validation": few, "test": few}
     store = write_store(tmp_path / "s", splits, 3, shard_bytes=1 << 24)
     rows = Rows(store, "train")
-    equal_bytes(distributed_moments(rows, 1, "local:2"), layer_moments(rows))
+    with threadpool_limits(1):  # as the stage does: on some chips the threads of a product change its low bits
+        equal_bytes(distributed_moments(rows, 1, "local:2"), layer_moments(rows))
 
 
 def test_a_piece_is_small_when_it_travels(store):
