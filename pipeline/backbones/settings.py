@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -81,6 +83,17 @@ class LoopedSource:
 
 PretrainedSource = PackageSource | PathSource | HubSource
 BackboneSettings = PretrainedSource | RandomSource | LoopedSource | LstmSource
+
+
+def with_whole_paths(settings: BackboneSettings) -> BackboneSettings:
+    """The same with a local folder's path written out, for a process that stands in another folder."""
+    if isinstance(settings, RandomSource):
+        like = with_whole_paths(settings.like)
+        assert isinstance(like, PackageSource | PathSource | HubSource)
+        return replace(settings, like=like)
+    if isinstance(settings, PathSource):
+        return replace(settings, path=str(Path(settings.path).expanduser().resolve()))
+    return settings
 
 
 def backbone_settings(params: Params, name: str) -> BackboneSettings:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pipeline.backbones.settings import with_whole_paths
 from pipeline.costs.record import CostRecord, peak_memory_bytes
 from pipeline.device import device_kind
 from pipeline.errors import PermafrostError
@@ -113,7 +114,7 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
         if where.fresh:
             workspace.discard()
         if not workspace.store.exists():
-            _create(plan, workspace.store)
+            _create(plan, workspace.store, destination.parent)
         job = shard_job(plan, workspace.store, where, made, key)
         seconds = _compute_missing(job, workspace, where, destination.name)
         fidelity = check_fidelity(job, plan.inputs, workspace.store)
@@ -124,15 +125,13 @@ def extract(plan: Extraction, destination: Path, where: Where) -> CostRecord:
     return _cost(plan, destination.name, seconds, where.device)
 
 
-def _create(plan: Extraction, path: Path) -> None:
+def _create(plan: Extraction, path: Path, published: Path) -> None:
     partial_path = path.with_name("store.partial")
-    partial_path.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(partial_path.parent).free
-    if plan.layout.bytes > free:
-        raise PermafrostError(
-            f"the features take {plan.layout.bytes / 1e9:.1f} GB, {partial_path.parent} has {free / 1e9:.1f} GB free",
-            mend="free some space, set PERMAFROST_WORK to another disk, or keep fewer layers or positions",
-        )
+    for folder in (partial_path.parent, published):
+        folder.mkdir(parents=True, exist_ok=True)
+    _require_room(plan.layout.bytes, partial_path.parent)
+    if published.stat().st_dev != partial_path.parent.stat().st_dev:  # shards are copied there and not linked
+        _require_room(plan.layout.bytes, published)
     labels = {name: split.read_labels() for name, split in plan.tokens.splits.items()}
     splits = {name: {"row": rows, "labels": labels[name]} for name, rows in plan.inputs.rows.items()}
     attributes = {"classes": plan.tokens.classes, "dtype": plan.layout.dtype, "layers": list(plan.layout.layers)}
@@ -140,11 +139,21 @@ def _create(plan: Extraction, path: Path) -> None:
     partial_path.rename(path)
 
 
+def _require_room(needed: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise PermafrostError(
+            f"the features take {needed / 1e9:.1f} GB, {folder} has {free / 1e9:.1f} GB free",
+            mend="free some space, set PERMAFROST_WORK to another disk, or keep fewer layers or positions",
+        )
+
+
 def shard_job(plan: Extraction, store: Path, where: Where, made: dict[str, Any], key: str) -> ShardJob:
     """What each shard of a plan is computed from; `store` is where it is written, `made` and `key` as in `extract`."""
     tokens, device = plan.tokens.path.resolve(), str(where.device)
     alike = {**made, "tokens": plan.tokens.digest, "weights": plan.backbone.weights, "code": LOADED_CODE}
-    return ShardJob(tokens, plan.backbone.settings, plan.settings, store.resolve(), plan.layout, device, key, alike)
+    source = with_whole_paths(plan.backbone.settings)
+    return ShardJob(tokens, source, plan.settings, store.resolve(), plan.layout, device, key, alike)
 
 
 def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: str) -> float:
@@ -161,30 +170,37 @@ def _compute_missing(job: ShardJob, workspace: Workspace, where: Where, name: st
                 report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards} was done")
         missing = [shard for shard, marker in found.items() if not marker]
         last = time.perf_counter()
-        for shard, sha256 in run(partial(compute_shard, job), missing, where.scheduler, where.tls):
+        for shard, written in run(partial(compute_shard, job), missing, where.scheduler, where.tls):
             if not (job.store / layout.file_of(shard)).is_file():
                 raise PermafrostError(
                     f"a worker wrote shard {shard + 1}, but {job.store} does not hold it here",
                     mend="set PERMAFROST_WORK to a folder that all machines share",
                 )
             took, last = time.perf_counter() - last, time.perf_counter()
-            workspace.mark_done(shard, sha256, took)
+            workspace.mark_done(shard, written.sha256, took, written.float32_rows)
             report(len(layout.rows_of(shard)), f"shard {shard + 1}/{layout.shards}")
             seconds += took
     return seconds
 
 
 def _write_manifest(plan: Extraction, workspace: Workspace, **made: Any) -> None:
-    splits = plan.tokens.splits
-    counts = {"examples": {name: len(split) for name, split in splits.items()}, "unique": plan.layout.rows}
+    markers = workspace.markers(range(plan.layout.shards))
+    again = {str(shard): marker["float32_rows"] for shard, marker in markers.items() if marker["float32_rows"]}
+    if again:
+        print(f"cache: {sum(again.values())} rows were not finite and were computed again in float32", flush=True)
+    counts = {
+        "examples": {name: len(split) for name, split in plan.tokens.splits.items()},
+        "unique": plan.layout.rows,
+        "float32_rows": again,
+    }
     extra = {
         "counts": counts,
         "layout": asdict(plan.layout) | {"shards": plan.layout.shards},
         "floors": plan.tokens.floors,
         **made,
     }
-    shards = workspace.digests({shard: plan.layout.file_of(shard) for shard in range(plan.layout.shards)})
-    write_manifest(workspace.store, plan.identity, file_digests(workspace.store, shards), **extra)
+    digests = {plan.layout.file_of(shard): marker["sha256"] for shard, marker in markers.items()}
+    write_manifest(workspace.store, plan.identity, file_digests(workspace.store, digests), **extra)
 
 
 def _cost(plan: Extraction, key: str, seconds: float, device: torch.device) -> CostRecord:

@@ -18,6 +18,7 @@ from pipeline.backbones.places import Geometry, rotate
 from pipeline.backbones.transformer import Attention
 from pipeline.extraction.packing import Packing
 from pipeline.extraction.products import PACKED, Product, kernels_for, linear, product
+from pipeline.extraction.sums import pieces
 
 SHORT = 1024
 """Up to so many tokens the scores of all pairs are held at once; beyond, their memory costs more than it saves."""
@@ -139,12 +140,16 @@ def _mix(q: Queries, k: Keys, v: Keys, added: Tensor | None, causal: bool) -> Qu
 
 def _mix_short(q: Queries, k: Keys, v: Keys, added: Tensor | None, causal: bool) -> Queries:
     """The same written out, with the softmax in float32: at these lengths about twice as fast on a CPU."""
-    scores = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2)).float().view(*q.shape[:3], k.shape[2])
+    scores = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2)).view(*q.shape[:3], k.shape[2])
     if causal and added is None:
         added = torch.ones(1, 1, *scores.shape[2:], dtype=torch.bool).tril()
     if added is not None:
         if not added.is_floating_point():
             added = torch.zeros(added.shape).masked_fill_(~added, -torch.inf)
-        scores += added.transpose(0, 1)
-    weights = scores.softmax(-1).to(v.dtype)
-    return torch.bmm(weights.flatten(0, 1), v.flatten(0, 1)).view_as(q)
+        added = added.transpose(0, 1).expand(-1, scores.shape[1], -1, -1)
+    for rows in pieces(scores.shape[1], 4 * scores[:, 0].numel(), scores.device):
+        exact = scores[:, rows].float()
+        if added is not None:
+            exact += added[:, rows]
+        scores[:, rows] = exact.softmax(-1)
+    return torch.bmm(scores.flatten(0, 1), v.flatten(0, 1)).view_as(q)

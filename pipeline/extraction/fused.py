@@ -89,16 +89,12 @@ def activate_kernel(
 
 
 class FusedNorm:
-    """A LayerNorm or RMSNorm, and the sum of the residual stream with what a sublayer adds to it, in one kernel."""
+    """A LayerNorm or RMSNorm, and the sum of the residual stream with what a sublayer adds to it, in one kernel.
+
+    See `pipeline.extraction.sums` for what it takes and gives.
+    """
 
     def __init__(self, norm: nn.Module, dtype: torch.dtype, postnorm: bool) -> None:
-        """Prepare `norm`, whose parameters are float32.
-
-        Args:
-            norm: `nn.LayerNorm` or `RmsNorm`.
-            dtype: of the result, which the next product reads.
-            postnorm: whether the stream goes on as the norm (BERT) or as the sum (GPT-2).
-        """
         assert isinstance(norm, nn.LayerNorm | RmsNorm)
         self.weight, self.eps, self.dtype = norm.weight.detach(), norm.eps or 0.0, dtype
         bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
@@ -108,12 +104,7 @@ class FusedNorm:
     def __call__(
         self, stream: Float32[Tensor, "*batch width"], added: Float[Tensor, "*batch width"] | None = None
     ) -> Float[Tensor, "*batch width"]:
-        """The norm of `stream + added` in the products' dtype.
-
-        Args:
-            stream: overwritten with the sum or, for a postnorm, with the norm; contiguous.
-            added: None where there is nothing to add, and the stream of a prenorm stays as it is.
-        """
+        """See `SumAndNorm`."""
         assert stream.is_contiguous(), "the stream is written in place"
         width = stream.shape[-1]
         out = torch.empty(stream.shape, dtype=self.dtype, device=stream.device)

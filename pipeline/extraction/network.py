@@ -15,7 +15,7 @@ from pipeline.backbones.transformer import Block, Transformer
 from pipeline.extraction.frozen_attention import Batch
 from pipeline.extraction.frozen_block import FrozenBlock
 from pipeline.extraction.packing import Packing
-from pipeline.extraction.products import FUSED_CUDA, kernels_for
+from pipeline.extraction.sums import sum_and_norm
 from pipeline.extraction.transfer import to_device
 from pipeline.looped.backbone import LoopedNetwork
 
@@ -52,9 +52,12 @@ class FastNetwork:
     takes_positions = True
 
     def __init__(self, backbone: Transformer, dtype: torch.dtype, wanted: set[int]) -> None:
-        self.backbone, self.wanted = backbone, wanted
-        used = backbone.blocks[: max(wanted)]
-        self.blocks = [FrozenBlock(block, dtype) for block in used if isinstance(block, Block)]
+        self.backbone, self.wanted, self.dtype = backbone, wanted, dtype
+        used = [block for block in backbone.blocks[: max(wanted)] if isinstance(block, Block)]
+        begins = [sum_and_norm(block.norm1, dtype, False) if block.spec.prenorm else None for block in used]
+        self.first = begins[0] if begins else None
+        following = [*begins[1:], None]
+        self.blocks = [FrozenBlock(block, norm, dtype) for block, norm in zip(used, following, strict=False)]
 
     def states(self, x: Hidden, mask: Tensor | None, positions: Tensor | None) -> Iterator[tuple[int, Hidden]]:
         """See `Network.states`."""
@@ -72,9 +75,12 @@ class FastNetwork:
 
     def _through(self, hidden: Hidden, batch: Batch, positions: Tensor | None) -> Iterator[Hidden]:
         """What leaves each block; the last one's at `positions` alone."""
+        stream = hidden.contiguous()
+        ready = stream.to(self.dtype) if self.first is None else self.first(stream)
         for block in self.blocks:
-            hidden = block(hidden, batch, positions if block is self.blocks[-1] else None)
-            yield hidden
+            assert ready is not None, "only the last block leaves nothing for a next"
+            stream, ready = block(stream, ready, batch, positions if block is self.blocks[-1] else None)
+            yield stream
 
     def normalise(self, hidden: Hidden) -> Hidden:
         """See `Network.normalise`."""
@@ -132,8 +138,4 @@ def prepare(backbone: Transformer | GenericNetwork | LoopedNetwork, dtype: torch
         return RecurrentNetwork(backbone, wanted)
     if isinstance(backbone, GenericNetwork):
         return SlowNetwork(backbone, dtype, wanted)
-    if kernels_for(next(backbone.parameters()).device, dtype) == FUSED_CUDA:
-        from pipeline.extraction.fused_network import FusedNetwork
-
-        return FusedNetwork(backbone, dtype, wanted)
     return FastNetwork(backbone, dtype, wanted)

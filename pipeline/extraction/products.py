@@ -100,6 +100,24 @@ def linear(module: nn.Linear, dtype: torch.dtype, activation: Activation | None 
     return product(module.weight, module.bias, dtype, activation)
 
 
+def gated(module: nn.Linear, dtype: torch.dtype, activation: Activation) -> Product:
+    """activation(first half) × second half of a linear layer's output.
+
+    With the Triton kernels both halves are one product, and the kernel behind it reads each of its rows once.
+    """
+    if kernels_for(module.weight.device, dtype) == FUSED_CUDA:
+        from pipeline.extraction.fused import activate_gated
+
+        both = linear(module, dtype)
+        return lambda x: activate_gated(both(x), activation)
+    biases = (None, None) if module.bias is None else module.bias.chunk(2)
+    gate, rest = (
+        product(weight, bias, dtype, applied)
+        for weight, bias, applied in zip(module.weight.chunk(2), biases, (activation, None), strict=True)
+    )
+    return lambda x: gate(x) * rest(x)
+
+
 def _packed(weight: Tensor, bias: Tensor | None, activation: Activation | None) -> Product:
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
     attribute, algorithm = FUSED_PACKED[activation]

@@ -96,8 +96,19 @@ class Inputs:
         return self.tokens.normalise(stored) if self.tokens.kind == "patches" else stored.astype(np.int64)
 
 
-def compute_shard(job: ShardJob, shard: int) -> str:
-    """Compute one shard, write it and give its file's sha256, taken here and not by the one driver.
+@dataclass(frozen=True)
+class Written:
+    """A shard on disk: its file's sha256, taken where it was written and not by the one driver.
+
+    `float32_rows` were computed a second time, in float32, since they were not finite in the dtype of the products.
+    """
+
+    sha256: str
+    float32_rows: int
+
+
+def compute_shard(job: ShardJob, shard: int) -> Written:
+    """Compute one shard and write it.
 
     Raises:
         ValueRangeError: a hidden state is not finite, in float32 neither, or does not fit the storage dtype.
@@ -120,6 +131,7 @@ def compute_shard(job: ShardJob, shard: int) -> str:
         except torch.OutOfMemoryError as error:
             raise _too_large(job, len(picked), int(lengths[picked].max())) from error
 
+    float32_rows = 0
     # While a GPU computes a batch, the one before it is put into its place here and the next is prepared.
     for picked, arriving in one_behind(map(begin, batches(lengths, job.settings.batch_tokens))):
         states = arriving.numpy()
@@ -127,9 +139,10 @@ def compute_shard(job: ShardJob, shard: int) -> str:
             one = picked[bad : bad + 1]
             retried = read_rows(exact_reader(job), inputs, stored[one], lengths[one])
             states[bad : bad + 1, : retried.shape[1]] = retried
+            float32_rows += 1
         values[picked, : states.shape[1]] = encode(states, layout.dtype, layout.layers, rows[picked])
     write_shard(job.store, layout, shard, values)
-    return file_sha256(job.store / layout.file_of(shard))
+    return Written(file_sha256(job.store / layout.file_of(shard)), float32_rows)
 
 
 def _too_large(job: ShardJob, rows: int, tokens: int) -> PermafrostError:

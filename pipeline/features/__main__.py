@@ -35,6 +35,8 @@ def inspect(path: Path) -> None:
     click.echo(f"  layers    {', '.join(store.layers)}")
     splits = ", ".join(f"{count} {name}" for name, count in counts["examples"].items())
     click.echo(f"  examples  {splits}; {counts['unique']} distinct inputs")
+    if again := sum(counts.get("float32_rows", {}).values()):
+        click.echo(f"  float32   {again} rows, which were not finite in the dtype of the products")
     for layer, error in store.manifest["fidelity"]["relative_error"].items():
         click.echo(f"  fidelity  layer {layer}: relative error {error:.2e} against float32")
     click.echo(f"  made on   {store.manifest['device']}")

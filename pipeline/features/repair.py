@@ -41,5 +41,6 @@ def salvage(store: FeatureStore, faults: Faults, work: Path) -> list[int]:
                 target = workspace.store / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(store.path / file, target)
-                workspace.mark_done(shard, manifest["files"][file], seconds=0.0)
+                again = manifest["counts"].get("float32_rows", {}).get(str(shard), 0)
+                workspace.mark_done(shard, manifest["files"][file], seconds=0.0, float32_rows=again)
     return lost

@@ -37,9 +37,17 @@ class Workspace(WorkFolder):
         """The store as far as it is made."""
         return self.folder / "store"
 
-    def mark_done(self, shard: int, sha256: str, seconds: float) -> None:
-        """Record that a shard is whole: the digest of its file, and the seconds by the clock since the last one."""
-        write_json(self._marker(shard), {"sha256": sha256, "seconds": seconds})
+    def mark_done(self, shard: int, sha256: str, seconds: float, float32_rows: int) -> None:
+        """Record that a shard is whole.
+
+        Args:
+            shard: its number.
+            sha256: of its file.
+            seconds: by the clock since the last one.
+            float32_rows: how many of its rows were computed again in float32.
+        """
+        marker = {"sha256": sha256, "seconds": seconds, "float32_rows": float32_rows}
+        write_json(self._marker(shard), marker)
 
     def done(self, shard: int, file: str) -> dict[str, Any] | None:
         """What `mark_done` recorded, or None when the shard must be computed (again)."""
@@ -49,16 +57,16 @@ class Workspace(WorkFolder):
         except (FileNotFoundError, ValueError, KeyError):
             return None
 
-    def digests(self, files: dict[int, str]) -> dict[str, str]:
-        """The recorded sha256 of each shard's file, without reading it again.
+    def markers(self, shards: range) -> dict[int, dict[str, Any]]:
+        """What was recorded of each shard, without reading its file again.
 
         Raises:
             ValueError: a shard has no marker: it was never finished.
         """
-        missing = [shard for shard in files if not self._marker(shard).is_file()]
+        missing = [shard for shard in shards if not self._marker(shard).is_file()]
         if missing:
             raise ValueError(f"shards that were never finished: {missing}")
-        return {file: json.loads(self._marker(shard).read_bytes())["sha256"] for shard, file in files.items()}
+        return {shard: json.loads(self._marker(shard).read_bytes()) for shard in shards}
 
     def publish(self, destination: Path) -> None:
         """Put the finished store, its manifest included, at `destination`, whole or not at all.

@@ -4,20 +4,25 @@ import errno
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from filelock import FileLock
 
 from pipeline import device
 from pipeline.backbones.init import linear_adapter
+from pipeline.backbones.load import find_backbone
+from pipeline.backbones.settings import PackageSource, PathSource, RandomSource, with_whole_paths
 from pipeline.errors import PermafrostError
 from pipeline.extraction import engine, fidelity, shard
 from pipeline.extraction.engine import Where, extract, plan_extraction
 from pipeline.extraction.fidelity import FidelityError
 from pipeline.extraction.forward import Reader
 from pipeline.features import open_features
+from pipeline.features.__main__ import main as commands
 from pipeline.features.workspace import shard_key
 from pipeline.identity import file_digests
 from pipeline.tasks.task import Split
@@ -242,12 +247,21 @@ def bfloat16(monkeypatch):
 
 
 @pytest.mark.usefixtures("bfloat16")
-def test_a_row_that_overflows_is_computed_again_in_float32(run, overflowing, tiny_tokens):
-    exact = open_features(run("exact")).read("train")
+def test_a_row_that_overflows_is_computed_again_in_float32_and_counted(run, overflowing, tiny_tokens, capsys):
+    store = open_features(run("exact"))
+    exact = store.read("train")
+    assert store.manifest["counts"]["float32_rows"] == {}
     overflowing(lambda reader: reader.dtype == torch.bfloat16)
-    half = open_features(run("half", compute_dtype="bfloat16")).read("train")
-    inputs = np.asarray(open_tokens(tiny_tokens).splits["train"].inputs[:])
-    broke = inputs.sum(axis=(1, 2)) == 5
+    path = run("half", compute_dtype="bfloat16")
+    half = open_features(path).read("train")
+    splits = {name: np.asarray(split.inputs[:]) for name, split in open_tokens(tiny_tokens).splits.items()}
+    distinct = np.unique(np.concatenate(list(splits.values())), axis=0)
+    again = int((distinct.sum(axis=(1, 2)) == 5).sum())
+    assert sum(open_features(path).manifest["counts"]["float32_rows"].values()) == again > 0
+    assert f"{again} rows were not finite and were computed again in float32" in capsys.readouterr().out
+    said = CliRunner().invoke(commands, ["inspect", str(path)]).output
+    assert f"float32   {again} rows, which were not finite" in said
+    broke = splits["train"].sum(axis=(1, 2)) == 5
     error = np.abs(half - exact).max(axis=(1, 2, 3))
     assert 0 < broke.sum() < len(broke)
     assert error[broke].max() < 1e-4 < 1e-3 < error[~broke].min()
@@ -329,6 +343,35 @@ def test_features_that_do_not_fit_the_disk_are_refused_before_anything_runs(run,
     monkeypatch.setattr(engine.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
     with pytest.raises(PermafrostError, match=r"the features take 0.0 GB, .* has 0.0 GB free"):
         run()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no second file system")
+def test_features_that_do_not_fit_where_they_are_published_are_refused_before_anything_runs(
+    tiny_tokens, tiny_bert, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        engine.shutil,
+        "disk_usage",
+        lambda path: shutil._ntuple_diskusage(10, 10, 0 if Path(path).is_relative_to("/dev/shm") else 10**12),
+    )
+    plan = plan_extraction(open_tokens(tiny_tokens), backbone(tiny_bert), cache_settings(), NAMES)
+    with TemporaryDirectory(dir="/dev/shm") as other:
+        if Path(other).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is no second file system")
+        with pytest.raises(PermafrostError, match=rf"the features take 0.0 GB, {other}/features has 0.0 GB free"):
+            extract(plan, Path(other) / "features" / "xor-tiny", Where(CPU, tmp_path / "work"))
+
+
+def test_a_worker_in_another_folder_finds_a_backbone_by_a_relative_path(tiny_tokens, tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.chdir(tiny_bert.parent)
+    relative = find_backbone(PathSource("path", tiny_bert.name))
+    plan = plan_extraction(open_tokens(tiny_tokens), relative, cache_settings(), NAMES)
+    job = engine.shard_job(plan, tmp_path, Where(CPU, tmp_path), {}, "key")
+    monkeypatch.chdir(tmp_path)
+    assert find_backbone(job.backbone).weights == relative.weights
+    drawn = RandomSource("random", PathSource("path", "~/x"), seed=1)
+    assert with_whole_paths(drawn).like == PathSource("path", str(Path.home() / "x"))
+    assert with_whole_paths(PackageSource("package", "p", "f")) == PackageSource("package", "p", "f")
 
 
 def test_an_augmented_task_is_refused_with_the_reason(run, tiny_tokens, tiny_bert):

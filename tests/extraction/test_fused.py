@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.backbones.transformer import RmsNorm, activate
-from pipeline.extraction import frozen_attention, network, products
+from pipeline.extraction import frozen_attention, products, sums
 from pipeline.extraction.forward import Reader
 from pipeline.extraction.fused import FusedNorm, activate_, activate_gated
-from pipeline.extraction.fused_network import FusedNetwork
+from pipeline.extraction.network import FastNetwork
 from pipeline.extraction.products import FUSED_CUDA, PLAIN, linear
 from tests.architectures import CONFIGS, reference_states, write_reference
 from tests.extraction.places import PLACES
@@ -112,7 +112,7 @@ def test_products_with_their_activation_are_the_products(place, activation, fuse
 @pytest.fixture
 def fused(monkeypatch):
     """The GPU's choice of kernels, whatever the device and dtype."""
-    for module in (products, frozen_attention, network):
+    for module in (products, frozen_attention, sums):
         monkeypatch.setattr(module, "kernels_for", lambda device, dtype: FUSED_CUDA)
 
 
@@ -126,13 +126,14 @@ def test_every_family_is_itself_in_every_layer(config, place, fused, monkeypatch
     names = ("0", "1", "2", "final")
     for lengths in (torch.tensor([6, 6]), torch.tensor([6, 2])):
         with monkeypatch.context() as patch:
-            for module in (products, frozen_attention, network):
+            for module in (products, frozen_attention, sums):
                 patch.setattr(module, "kernels_for", lambda device, dtype: PLAIN)
             wanted = Reader(adapter, exact, names, ("task",)).read(inputs, lengths, 2)
         whole = bool(lengths.min() == 6)
         for dtype, tolerance in ((torch.float32, 1e-5), *([(torch.bfloat16, 1.5e-2)] if whole else [])):
             reader = Reader(adapter, exact, names, ("task",), dtype)
-            assert isinstance(reader.network, FusedNetwork)
+            assert isinstance(reader.network, FastNetwork)
+            assert isinstance(reader.network.blocks[0].norm1, FusedNorm)
             found = reader.read(inputs, lengths, 2)
             for layer in range(len(names)):
                 error = (found[:, :, layer] - wanted[:, :, layer]).norm() / wanted[:, :, layer].norm()
