@@ -10,9 +10,9 @@ from __future__ import annotations
 import difflib
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -24,6 +24,10 @@ T = TypeVar("T")
 SECTIONS = ("grid", "tasks", "backbones", "cache", "probe", "finetune", "pretrain")
 STRICT = ConfigDict(extra="forbid", strict=True)
 """For each section's dataclass: unknown keys are refused and nothing is converted in silence."""
+
+Seed = Annotated[int, Field(ge=0)]
+LARGEST = 2**53
+"""Beyond, whole numbers are not whole to every reader of JSON, and a seed is none to numpy or torch."""
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -45,18 +49,20 @@ class Params:
         """Read the file.
 
         Raises:
-            ParamsError: the file is missing, is not YAML, holds a key twice, or has an unknown section.
+            ParamsError: the file is missing, is not YAML, holds a key twice or what JSON has no word for, or has an
+                unknown section.
         """
         self.path = path
         try:
             document = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise ParamsError(f"{path} does not exist", mend="run from the folder that holds params.yaml") from error
-        except (YAMLError, UnicodeDecodeError) as error:
+        except (YAMLError, UnicodeDecodeError, RecursionError) as error:
             raise ParamsError(f"{path} is not valid YAML:\n{error}") from error
         if not isinstance(document, dict):
             raise ParamsError(f"{path} holds no sections; it needs {', '.join(SECTIONS)}")
         self._document = document
+        self._require_plain([], document, [])
         for name in document:
             if name not in SECTIONS:
                 raise ParamsError(f"{self._at([name])}unknown section {name!r}{nearest(name, SECTIONS)}")
@@ -70,8 +76,15 @@ class Params:
         return self._read([name], kind)
 
     def names(self, section: str) -> list[str]:
-        """The entries of a section that maps names to settings, e.g. the known tasks."""
-        return list(self._node([section]))
+        """The entries of a section that maps names to settings, e.g. the known tasks.
+
+        Raises:
+            ParamsError: the section is missing or no mapping.
+        """
+        node = self._node([section])
+        if not isinstance(node, dict):
+            raise ParamsError(f"{self._at([section])}{section} must map names to their settings, found {node!r}")
+        return list(node)
 
     def entry(self, section: str, name: str, kind: Any) -> Any:
         """One named entry of a section, e.g. `tasks.digits`, as the dataclass `kind` (or one of a tagged union).
@@ -87,6 +100,27 @@ class Params:
     def plain(self, *keys: str) -> Any:
         """The value at `keys` as plain JSON types: what an identity is made of."""
         return json.loads(json.dumps(self._node(list(keys))))
+
+    def _require_plain(self, path: list[Any], node: Any, above: list[Any]) -> None:
+        """Refuse what YAML can hold and JSON cannot: dates, sets, bytes, tags, numbers as keys, an anchor in itself."""
+        dotted = ".".join(map(str, path))
+        if any(node is one for one in above):
+            raise ParamsError(f"{self._at(path)}{dotted} holds itself, by an anchor")
+        if isinstance(node, dict):
+            for key, value in node.items():
+                if not isinstance(key, str):
+                    raise ParamsError(f"{self._at(path)}the key {key!r} is no word", mend="quote it, if it is a name")
+                self._require_plain([*path, key], value, [*above, node])
+        elif isinstance(node, list):
+            for place, value in enumerate(node):
+                self._require_plain([*path, place], value, [*above, node])
+        elif not isinstance(node, str | int | float | None):
+            raise ParamsError(
+                f"{self._at(path)}{dotted} is a {type(node).__name__} to YAML ({node})",
+                mend="quote it, if it is meant as text",
+            )
+        elif isinstance(node, int | float) and not abs(node) <= LARGEST:
+            raise ParamsError(f"{self._at(path)}{dotted}: {node} is no finite number of at most 2^53")
 
     def _node(self, keys: list[str]) -> Any:
         node: Any = self._document
@@ -115,11 +149,18 @@ class Params:
         return f"{at}{dotted}: {detail['msg']}, found {json.dumps(detail['input'])}"
 
     def _path(self, keys: list[str], loc: tuple[Any, ...]) -> list[Any]:
-        """pydantic's path without the tags of unions, which are not keys of the file."""
-        node = self._node(keys)
+        """pydantic's path without the tags of unions, which are not keys of the file.
+
+        A tag comes first below its mapping, and may also be a key of it: a task of kind `text` has a column `text`.
+        """
+        node, tagged = self._node(keys), None
         path: list[Any] = [*keys]
         for depth, step in enumerate(loc):
-            present = isinstance(step, int) or (isinstance(node, dict) and step in node)
+            if isinstance(node, dict) and node is not tagged and step in (node.get("kind"), node.get("source")):
+                tagged = node
+                continue
+            listed = isinstance(step, int) and isinstance(node, list) and step < len(node)
+            present = listed or (isinstance(node, dict) and step in node)
             if present or depth == len(loc) - 1:
                 path.append(step)
             node = node[step] if present else node

@@ -106,3 +106,49 @@ def test_a_file_that_is_not_a_mapping_of_sections_is_refused(tmp_path, text):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ParamsError, match=r"params.yaml does not exist"):
         Params(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("seed: 2026-01-01", r"params.yaml:\d+: tasks.xor.seed is a date to YAML \(2026-01-01\)"),
+        ("seed: !!binary aGVsbG8=", "tasks.xor.seed is a bytes to YAML"),
+        ("seed: !!python/object:os.system x", "tasks.xor.seed is a TaggedScalar to YAML"),
+        ("seed: {1: 2}", "the key 1 is no word"),
+        ("seed: .inf", "tasks.xor.seed: inf is no finite number"),
+        ("seed: .nan", "tasks.xor.seed: nan is no finite number"),
+        ("seed: 12345678901234567890", "no finite number of at most 2\\^53"),
+        ("seed: -1", "tasks.xor.seed: Input should be greater than or equal to 0, found -1"),
+    ],
+)
+def test_what_yaml_can_hold_and_no_setting_can_be_is_refused(tmp_path, new, message):
+    with pytest.raises(ParamsError, match=message):
+        task_settings(params(tmp_path, "seed: 0", new), "xor")
+
+
+@pytest.mark.parametrize("text", ["null", "3", "x", "[a]", "[null]", "[[a]]"])
+def test_a_section_of_names_that_is_no_mapping_is_refused(tmp_path, text):
+    path = tmp_path / "params.yaml"
+    path.write_text(f"tasks: {text}\n")
+    with pytest.raises(ParamsError, match="params.yaml:1: tasks must map names to their settings"):
+        Params(path).names("tasks")
+
+
+def test_a_file_that_holds_itself_is_refused(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("&all\ntasks: *all\n")
+    with pytest.raises(ParamsError, match="tasks holds itself, by an anchor"):
+        Params(path)
+
+
+def test_an_unknown_key_below_a_key_that_is_also_a_kind_is_named(tmp_path):
+    path = tmp_path / "params.yaml"
+    task = "{kind: text, seed: 0, train: a.csv, text: text, label: label, max_tokens: 9, tokenizer: {fodler: x}}"
+    path.write_text(f"tasks:\n  mine: {task}\n")
+    with pytest.raises(ParamsError, match=r"params.yaml:2: unknown key tasks.mine.tokenizer.fodler"):
+        task_settings(Params(path), "mine")
+
+
+def test_an_empty_text_for_a_list_is_refused(tmp_path):
+    with pytest.raises(ParamsError, match=r"cache\.readout"):
+        params(tmp_path, "readout: task", "readout: ''").section("cache", CacheSettings)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -22,7 +22,7 @@ class LstmSource:
     """
 
     source: Literal["lstm"]
-    seed: int
+    seed: Seed
     width: Positive = 768
     layers: Positive = 3
     layernorm: bool = True

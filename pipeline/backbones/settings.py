@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from pipeline.backbones.lstm_settings import LstmSource
-from pipeline.params import STRICT, Params
+from pipeline.params import STRICT, Params, Seed
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -60,7 +60,7 @@ class RandomSource:
 
     source: Literal["random"]
     like: Annotated[PackageSource | PathSource | HubSource, Field(discriminator="source")]
-    seed: int
+    seed: Seed
     std: Annotated[float, Field(gt=0)] = 0.02
     scale_residual: bool = False
     law: Literal["normal", "statistics"] = "normal"

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.extraction.readout import ReadoutName
 from pipeline.features.dtypes import StorageDtype
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -39,7 +39,7 @@ class CacheSettings:
     against float32 that the sample may show.
     """
 
-    adapter_seed: int
+    adapter_seed: Seed
     adapter_gain: Annotated[float, Field(gt=0)]
     layers: Annotated[tuple[Annotated[int, Field(ge=0)] | Literal["final", "all"], ...], Field(min_length=1)]
     readout: Annotated[tuple[ReadoutName, ...], BeforeValidator(_several), AfterValidator(_each_once)]

@@ -12,14 +12,14 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from pipeline.finetune.settings import Positive, Rate, Recipe
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 
 
 @dataclass(frozen=True, config=STRICT)
 class PretrainSettings:
     """The section `pretrain` of params.yaml; names as in `finetune`. The task is the entry `tasks.bit_memory`."""
 
-    seed: int
+    seed: Seed
     steps: Positive
     batch_size: Positive
     evaluate_every: Positive

@@ -8,13 +8,12 @@ from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
 from pipeline.finetune.groups import PATTERN
-from pipeline.params import STRICT, distinct
+from pipeline.params import STRICT, Seed, distinct
 
 Group = Annotated[str, Field(pattern=PATTERN)]
 Positive = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, le=0.99)]
-Seed = Annotated[int, Field(ge=0)]
 Clip = Rate | Literal["off"]
 
 

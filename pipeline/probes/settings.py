@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT, distinct
+from pipeline.params import STRICT, Seed, distinct
 
 Method = Literal["logistic", "ridge", "knn", "sgd", "head2toe"]
 Positive = Annotated[int, Field(gt=0)]
@@ -48,5 +48,5 @@ class ProbeSettings:
     lasso_iterations: Positive
     lasso_shares: Annotated[tuple[Share, ...], Field(min_length=1), AfterValidator(distinct)]
     fractions: Annotated[tuple[Share, ...], AfterValidator(distinct)]
-    seed: Annotated[int, Field(ge=0)]
+    seed: Seed
     threads: Positive

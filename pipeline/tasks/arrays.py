@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks.array_files import ArrayRows, ArraySource, good_rows, largest_id, open_arrays
 from pipeline.tasks.faults import BadRows, BrokenSource, OnBadRow
 from pipeline.tasks.labels import Coder, LabelKind, coder, smallest_dtype
@@ -36,7 +36,7 @@ class Arrays:
     """
 
     kind: Literal["arrays"]
-    seed: int
+    seed: Seed
     inputs: Literal["patches", "ids"]
     train: str
     labels: LabelKind = "classes"

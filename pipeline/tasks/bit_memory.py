@@ -17,7 +17,7 @@ from jaxtyping import Int8, Integer, UInt8
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import draws
 from pipeline.tasks.places import HERE, Places
 from pipeline.tasks.task import SPLITS, Block, Split, TaskData
@@ -33,7 +33,7 @@ class BitMemory:
     """
 
     kind: Literal["bit_memory"]
-    seed: int
+    seed: Seed
     train: Annotated[int, Field(ge=0)]
     validation: Annotated[int, Field(ge=0)]
     test: Annotated[int, Field(ge=0)]

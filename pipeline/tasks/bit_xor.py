@@ -14,7 +14,7 @@ from jaxtyping import Integer, UInt8
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import draws
 from pipeline.tasks.places import HERE, Places
 from pipeline.tasks.task import SPLITS, Block, Split, TaskData
@@ -25,7 +25,7 @@ class BitXor:
     """`patterns` strings of `bits` each, `patch` bits a token; shares held out for `validation` and `test`."""
 
     kind: Literal["bit_xor"]
-    seed: int
+    seed: Seed
     bits: Annotated[int, Field(ge=1, le=10)]
     split: Literal["unseen", "same"]
     validation: Annotated[float, Field(gt=0, lt=0.5)]

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks.images import patches_of
 from pipeline.tasks.places import HERE, Places
 from pipeline.tasks.rules import BRIGHTNESS_LEVELS, lookup, mean_brightness
@@ -27,7 +27,7 @@ class Digits:
     """`patch`: side of a patch in pixels; shares of the images held out for `validation` and `test`, by class."""
 
     kind: Literal["digits"]
-    seed: int
+    seed: Seed
     patch: Literal[1, 2, 4, 8]
     validation: Annotated[float, Field(gt=0, lt=0.5)]
     test: Annotated[float, Field(gt=0, lt=0.5)]

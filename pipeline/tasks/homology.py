@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import draws, proteins
 from pipeline.tasks.faults import BadRows, OnBadRow
 from pipeline.tasks.places import Places
@@ -45,7 +45,7 @@ class RemoteHomology:
     """
 
     kind: Literal["remote_homology"]
-    seed: int
+    seed: Seed
     variant: Literal["paper", "code"]
     format: Form = "lmdb"
     vocabulary: proteins.Vocabulary | None = None

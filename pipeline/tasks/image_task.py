@@ -12,7 +12,7 @@ from jaxtyping import UInt8
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import draws
 from pipeline.tasks.faults import OnBadRow
 from pipeline.tasks.images import WHITE, patches_of
@@ -43,7 +43,7 @@ class ImageTask:
     """
 
     kind: str
-    seed: int
+    seed: Seed
     validation: Annotated[float, Field(gt=0, lt=0.5)] = dataclasses.field(default=0.1, kw_only=True)
     folder: str | None = dataclasses.field(default=None, kw_only=True)
     on_bad_row: OnBadRow = dataclasses.field(default="stop", kw_only=True)

@@ -18,7 +18,7 @@ from jaxtyping import Integer, UInt8
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import listops_language as language
 from pipeline.tasks.faults import BadRows, OnBadRow
 from pipeline.tasks.listops_files import NAMES, read_expressions
@@ -47,7 +47,7 @@ class ListOps:
     """
 
     kind: Literal["listops"]
-    seed: int
+    seed: Seed
     variant: Literal["paper-code", "repaired"]
     source: Literal["generated", "lra_files"] = "generated"
     train: Count = 96_000

@@ -19,7 +19,7 @@ from jaxtyping import Int8, Integer, UInt8
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import draws
 from pipeline.tasks.places import HERE, Places
 from pipeline.tasks.task import SPLITS, Split, TaskData
@@ -40,7 +40,7 @@ class LoopedStates:
     """
 
     kind: Literal["looped_states"]
-    seed: int
+    seed: Seed
     ask: Literal["counter", "memory", "difference"]
     train: Count
     validation: Count

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import proteins
 from pipeline.tasks.faults import BadRows, OnBadRow
 from pipeline.tasks.places import Places
@@ -31,7 +31,7 @@ class ProteinRegression:
     """`folder` holds TAPE's files; or `archive` is TAPE's tar archive. `vocabulary` is as in remote homology."""
 
     kind: Literal["fluorescence", "stability"]
-    seed: int
+    seed: Seed
     format: Form = "lmdb"
     vocabulary: proteins.Vocabulary = "letters"
     folder: str | None = None

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.params import STRICT
+from pipeline.params import STRICT, Seed
 from pipeline.tasks import draws
 from pipeline.tasks.faults import BadRows, MissingSource, OnBadRow
 from pipeline.tasks.labels import Coder, LabelKind, coder
@@ -46,7 +46,7 @@ class Text:
     """
 
     kind: Literal["text"]
-    seed: int
+    seed: Seed
     train: str
     tokenizer: TokenizerSource
     max_tokens: Annotated[int, Field(ge=3)]
