@@ -130,7 +130,7 @@ def test_what_yaml_can_hold_and_no_setting_can_be_is_refused(tmp_path, new, mess
 def test_a_section_of_names_that_is_no_mapping_is_refused(tmp_path, text):
     path = tmp_path / "params.yaml"
     path.write_text(f"tasks: {text}\n")
-    with pytest.raises(ParamsError, match="params.yaml:1: tasks must map names to their settings"):
+    with pytest.raises(ParamsError, match=r"params\.yaml:1: tasks must map names to their settings"):
         Params(path).names("tasks")
 
 

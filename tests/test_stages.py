@@ -84,6 +84,7 @@ def test_an_unknown_device_is_refused(project):
     assert fails(stage(project, "cache", *PAIR, PERMAFROST_DEVICE="cuda:7"), "device 'cuda:7' is not here")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_a_full_disk_is_one_clear_message_and_a_rerun_goes_on(project, tmp_path):
     disk = tmp_path / "disk"
