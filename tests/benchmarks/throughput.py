@@ -1,16 +1,18 @@
 """The engine's forward pass against peers and against the chip, interleaved in one run.
 
-python -m tests.benchmarks.throughput [--json FILE] [--device cuda] [--quick] [--only patches|texts]
+python -m tests.benchmarks.throughput [--json FILE] [--device cuda] [--quick] [--only patches|texts] [--onnx PYTHON]
 
 ceiling: the same matrix products alone, weights packed, nothing between them; on a GPU as one CUDA graph, so that no
-launch counts. peers: transformers as a user writes it, in float32 and bfloat16, and sentence-transformers' `encode`;
-their outputs are compared with ours first. A CPU without bfloat16 computes ours and the ceiling in float32, as the
-engine does, and is spared the peers in bfloat16. On a GPU batches are larger, and 512 tokens are measured too.
+launch counts. peers: transformers as a user writes it, in float32 and bfloat16, its feature-extraction pipeline, and
+sentence-transformers' `encode`, with `--onnx` also by its ONNX backend; their outputs are compared with ours first. A
+CPU without bfloat16 computes ours and the ceiling in float32, as the engine does, and is spared the peers in bfloat16.
+On a GPU batches are larger, and 512 tokens are measured too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from pipeline.extraction.plan import batches
 from pipeline.extraction.products import product, reason_for
 from pipeline.extraction.transfer import Arriving, one_behind, to_device
 from tests.benchmarks.clock import interleaved, matmul_flops_per_second, without_launches
+from tests.benchmarks.peers.onnx import OnnxPeer
 from tests.benchmarks.rows import finish, row
 
 GPT2 = {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "activation_function": "gelu_new"}
@@ -122,10 +125,11 @@ def all_layers(blocks: int) -> tuple[str, ...]:
 
 
 @torch.inference_mode()
-def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]:
+def texts(device: torch.device, rounds: int, count: int, onnx: Path | None) -> list[dict[str, Any]]:
     """MiniLM on texts of log-normal length (mean 45 tokens), mean pooled, tokenizing included."""
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
+    from transformers import pipeline as feature_extraction
 
     from pipeline.backbones.weights import locate
 
@@ -158,20 +162,37 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
             out[torch.from_numpy(picked)] = torch.from_numpy(states.numpy()[:, 0, 0])
         return out
 
+    def pooled() -> Tensor:
+        return torch.stack([one[0].mean(0) for one in pipe(written, return_tensors=True)])
+
+    pipe = feature_extraction("feature-extraction", model=str(folder), device=device)
     full = SentenceTransformer(str(folder), device=str(device))
     half = SentenceTransformer(str(folder), device=str(device)).bfloat16()
     quiet = {"show_progress_bar": False, "convert_to_tensor": True, "batch_size": 32}
-    cosine = float(torch.cosine_similarity(ours(), full.encode(written, **quiet).cpu().float(), dim=1).min())
-    runs = {"ours": ours, "sentence-transformers fp32": lambda: full.encode(written, **quiet)}
+    runs: dict[str, Callable[[], Any]] = {
+        "ours": ours,
+        "feature-extraction fp32": pooled,
+        "sentence-transformers fp32": lambda: full.encode(written, **quiet),
+    }
     if has_bfloat16(device):
         runs["sentence-transformers bf16"] = lambda: half.encode(written, **quiet)
-    seconds = interleaved(runs, rounds, device)
+    with OnnxPeer(onnx, folder, written) if onnx else nullcontext() as peer:
+        if peer is not None:
+            runs["sentence-transformers ONNX"] = peer
+        vectors, exact = ours(), full.encode(written, **quiet).cpu().float()
+        compared = {"ours": vectors, "feature-extraction fp32": pooled().cpu()}
+        compared |= {"sentence-transformers ONNX": peer.vectors()} if peer else {}
+        seconds = interleaved(runs, rounds, device)
     rows = [row(f"texts: {name}", count / value, "rows/s") for name, value in seconds.items()]
+    for name, found in compared.items():
+        cosine = float(torch.cosine_similarity(found, exact, dim=1).min())
+        rows.append(row(f"texts: smallest cosine of {name} with sentence-transformers fp32", cosine, "", at_least=0.99))
     return [
         *rows,
-        row("texts: smallest cosine with sentence-transformers fp32", cosine, "", at_least=0.99),
+        *against(seconds, "texts:", "feature-extraction fp32", None),
         *against(seconds, "texts:", "sentence-transformers fp32", 6.0),
         *against(seconds, "texts:", "sentence-transformers bf16", 1.6),
+        *against(seconds, "texts:", "sentence-transformers ONNX", None),
     ]
 
 
@@ -180,8 +201,9 @@ def texts(device: torch.device, rounds: int, count: int) -> list[dict[str, Any]]
 @click.option("--device", default="cpu", show_default=True)
 @click.option("--quick", is_flag=True, help="Fewer rounds.")
 @click.option("--threads", default=2, show_default=True)
+@click.option("--onnx", type=click.Path(path_type=Path), help="A Python that has sentence-transformers[onnx].")
 @click.option("--only", type=click.Choice(["patches", "texts"]), help="One of the two.")
-def main(json_file: Path | None, device: str, quick: bool, threads: int, only: str | None) -> None:
+def main(json_file: Path | None, device: str, quick: bool, threads: int, onnx: Path | None, only: str | None) -> None:
     """Measure, print a table, and exit with 1 if what must hold does not."""
     torch.set_num_threads(threads)
     keep_freed_memory()
@@ -193,7 +215,7 @@ def main(json_file: Path | None, device: str, quick: bool, threads: int, only: s
             rows += patches(place, 3 if quick else 9, tokens)
     if only != "texts" and place.type == "cuda":
         rows.append(row("one 8192³ bf16 product", matmul_flops_per_second(place) / 1e9, "GFLOP/s"))
-    rows += texts(place, 1 if quick else 3, 256 if quick else 1024) if only != "patches" else []
+    rows += texts(place, 1 if quick else 3, 256 if quick else 1024, onnx) if only != "patches" else []
     finish(rows, json_file)
 
 
