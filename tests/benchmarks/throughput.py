@@ -33,7 +33,7 @@ from pipeline.extraction.plan import batches
 from pipeline.extraction.products import product, reason_for
 from pipeline.extraction.transfer import Arriving, one_behind, to_device
 from tests.benchmarks.clock import interleaved, matmul_flops_per_second, without_launches
-from tests.benchmarks.peers.onnx import OnnxPeer
+from tests.benchmarks.peers.ask import OnnxPeer
 from tests.benchmarks.rows import finish, row
 
 GPT2 = {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "activation_function": "gelu_new"}
