@@ -113,10 +113,10 @@ class FrozenAttention:
         return self.out(joined if packing is None or positions is not None else packing.pack(joined))
 
     def _heads(self, x: Float[Tensor, "batch token joined"]) -> Float[Tensor, "head batch token width"]:
-        """One vector for each head, heads first: in one copy, or in none on a GPU, whose kernels take any strides."""
+        """One vector for each head, heads first: in one copy, or in none for PyTorch's kernel: it takes strides."""
         width = self.spec.query_width // self.spec.heads
         heads = x.unflatten(-1, (-1, width)).permute(2, 0, 1, 3)
-        return heads if x.is_cuda else heads.contiguous()
+        return heads.contiguous() if self.packed else heads
 
 
 Queries = Float[Tensor, "head batch query width"]
